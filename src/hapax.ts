@@ -8,6 +8,7 @@ import {
   doctor,
   Effects,
   Endpoints,
+  explain,
   FailedStore,
   Keys,
   Receipts,
@@ -398,7 +399,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
   async explain(id: string, source?: string, options: ExplainOptions = {}): Promise<readonly Trace[]> {
     noOthers('options', options, ['scan'])
     const scan = flag('scan', options.scan, false)
-    return this.#store.admin.trace(text('id', id, MAX_TEXT_BYTES), sourceOption(source), scan)
+    return explain(this.#store, text('id', id, MAX_TEXT_BYTES), sourceOption(source), scan)
   }
 
   cleanup(options: CleanupOptions): Promise<{ readonly receipts: number }> {

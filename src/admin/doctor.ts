@@ -3,6 +3,7 @@
 import { asError, isHapaxError, messageOf } from '../base/index.ts'
 import type { ClaimStore, Finding, Store, StoreKeys, StoreSchema, StoreStatus } from '../contracts/index.ts'
 import { servesOf } from '../worker/index.ts'
+import { endpointFindings } from './doctor-endpoints.ts'
 import { strandedFindings, workerFindings } from './doctor-workers.ts'
 import {
   DAY_MS,
@@ -15,7 +16,7 @@ import {
 } from './growth.ts'
 
 /** The parts of a store that `doctor` looks at. */
-type Looked = Pick<Store<never>, 'schema' | 'admin' | 'subscriptions' | 'workers' | 'keys'>
+type Looked = Pick<Store<never>, 'schema' | 'admin' | 'subscriptions' | 'workers' | 'keys' | 'endpoints'>
 
 /** Checks the schema, the settings of the database, the workers and the growth of tables. A check that fails is itself a finding. */
 export async function doctor(
@@ -34,7 +35,8 @@ export async function doctor(
     const stranded = await strandedFindings(store.workers, status, subscriptions)
     const workers = [...workerFindings(status, subscriptions), ...stranded]
     const old = await withOldReceipts(store.admin, status, options.maxAgeMs?.receipts, limits)
-    return [...workers, ...statusFindings(status, now(), limits), ...growthFindings(status, old, limits)]
+    const endpoints = endpointFindings(await store.endpoints.list(), status)
+    return [...workers, ...endpoints, ...statusFindings(status, now(), limits), ...growthFindings(status, old, limits)]
   })
   return [...schema, ...settings, ...waiting, ...(await attempt('held keys', () => keyFindings(store.keys)))]
 }

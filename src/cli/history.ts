@@ -2,7 +2,7 @@
 
 import { safe } from '../base/index.ts'
 import type { Trace } from '../contracts/index.ts'
-import type { Past, PastFailure } from '../message/index.ts'
+import { originOf, type Past, type PastFailure } from '../message/index.ts'
 import { type Io, line, paint } from './io/io.ts'
 import { table } from './io/table.ts'
 import { plural, when } from './io/text.ts'
@@ -65,6 +65,8 @@ function whatOf({ attempt, kind, worker }: PastFailure, who: string): string {
 }
 
 function scopeOf(trace: Extract<Trace, Past>): string {
+  const copy = originOf(trace.source)
+  if (copy !== undefined) return copy.endpoint
   if (trace.where === 'outbox') return `the relay ${trace.relay}`
   return trace.where === 'failed' && trace.origin === 'outbox' ? `the relay ${trace.consumer}` : trace.consumer
 }

@@ -12,6 +12,8 @@ interface Gate {
   nextAt: number
   /** How long deliveries take, on average. */
   averageMs: number
+  /** When the last delivery ended, or the first one began. */
+  movedAt: number
 }
 
 /** What gates need. */
@@ -41,6 +43,7 @@ export class Gates {
     // After a pause one delivery finds out whether the endpoint is back.
     const most = gate.failures >= breaker.failures ? 1 : perEndpoint
     if (now >= gate.until && gate.running < most) {
+      if (gate.running === 0) gate.movedAt = now
       gate.running += 1
       return undefined
     }
@@ -77,18 +80,21 @@ export class Gates {
     const { random, settings } = this.#options
     const from = Math.max(now + MIN_MS, gate.until)
     const turn = Math.min(Math.max(from, gate.nextAt), from + MAX_QUEUE_MS * (0.5 + random.number() / 2))
-    gate.nextAt = turn + Math.max(1, gate.averageMs / settings.perEndpoint)
+    // An endpoint that does not answer says nothing of how long its deliveries take; the wait does.
+    const takesMs = gate.running === 0 ? gate.averageMs : Math.max(gate.averageMs, now - gate.movedAt)
+    gate.nextAt = turn + Math.max(1, takesMs / settings.perEndpoint)
     return Math.ceil(turn - now)
   }
 
   #took(gate: Gate, ms: number): void {
     gate.averageMs += (ms - gate.averageMs) / 8
+    gate.movedAt = this.#options.clock.monotonic()
   }
 
   #gateOf(endpoint: string): Gate {
     const known = this.#gates.get(endpoint)
     if (known !== undefined) return known
-    const gate = { running: 0, failures: 0, until: 0, nextAt: 0, averageMs: USUAL_MS }
+    const gate = { running: 0, failures: 0, until: 0, nextAt: 0, averageMs: USUAL_MS, movedAt: 0 }
     this.#gates.set(endpoint, gate)
     return gate
   }

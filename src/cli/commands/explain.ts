@@ -4,7 +4,8 @@
 import type { ErrorRecord } from '../../base/index.ts'
 import { safe, shellWord } from '../../base/index.ts'
 import type { EffectRow, HeldKey, Trace } from '../../contracts/index.ts'
-import { keyRange } from '../../message/index.ts'
+import { keyRange, originOf } from '../../message/index.ts'
+import { type Addresses, addressesOf, deliveryEvent, endpointOf } from '../deliveries.ts'
 import { EFFECT_STATES } from '../effects.ts'
 import { type Moment, momentsOf } from '../history.ts'
 import { CliError } from '../io/errors.ts'
@@ -42,20 +43,21 @@ interface Life {
 }
 
 async function explain(id: string, options: ExplainOptions, io: Io): Promise<number> {
-  const { found, held, complete } = await withEither(options, io, async (hapax) => {
+  const { found, complete, ...around } = await withEither(options, io, async (hapax) => {
     const traces = await tracesOf(hapax, id, options)
-    return { found: traces, held: await keysBefore(hapax, traces), complete: isComplete(hapax, id, options) }
+    const [held, addresses] = [await keysBefore(hapax, traces), await addressesOf(hapax, traces)]
+    return { found: traces, held, addresses, complete: isComplete(hapax, id, options) }
   })
   if (found.length === 0) throw unknown(id, options.source, complete)
-  const lives = [...Map.groupBy(found, ({ source }) => source)].map(([source, unsorted]): Life => {
+  const lives = [...Map.groupBy(found, originIn)].map(([source, unsorted]): Life => {
     const traces = unsorted.toSorted(byTime)
-    return { source, traces, next: traces.flatMap((trace) => nextOf(trace, traces, held, options) ?? []) }
+    return { source, traces, next: traces.flatMap((trace) => nextOf(trace, traces, around, options) ?? []) }
   })
   if (options.json) json(io, { id, complete, messages: lives.map(document) })
   else {
     for (const [index, life] of lives.entries()) {
       if (index > 0) line(io)
-      tell(id, life, io)
+      tell(id, life, around.addresses, io)
     }
     if (!complete) for (const sentence of ['', ...NOT_ALL]) line(io, paint(io, 'dim', sentence))
   }
@@ -122,12 +124,23 @@ function document({ source, traces, next }: Life): object {
   }
 }
 
-function tell(id: string, { source, traces, next }: Life, io: Io): void {
+/** The copy of an event for an endpoint belongs to the event. */
+function originIn({ source }: Trace): string {
+  return originOf(source)?.source ?? source
+}
+
+/** What is known beside the traces. */
+interface Around {
+  readonly held: readonly HeldKey[]
+  readonly addresses: Addresses
+}
+
+function tell(id: string, { source, traces, next }: Life, addresses: Addresses, io: Io): void {
   line(io, `${paint(io, 'bold', safe(id))}  ${safe(traces[0]?.type ?? '')} from ${safe(source)}`)
   const traceId = traceIdOf(traces)
   if (traceId !== undefined) line(io, `trace id ${traceId}`)
   line(io)
-  const moments = traces.flatMap((trace) => momentsIn(trace, traces)).toSorted(byTime)
+  const moments = traces.flatMap((trace) => momentsIn(trace, traces, addresses)).toSorted(byTime)
   const width = Math.max(...moments.map(({ where }) => widthOf(where)))
   for (const { at, where, text } of moments) {
     const place = paint(io, STYLES.get(where) ?? 'cyan', where.padEnd(width))
@@ -146,10 +159,15 @@ const STYLES: ReadonlyMap<string, 'red' | 'yellow'> = new Map([
 function momentsIn(
   trace: Trace,
   traces: readonly Trace[],
+  addresses: Addresses,
 ): readonly (Moment & { readonly where: keyof typeof ORDER })[] {
-  const { at, where } = trace
+  const { where } = trace
+  const endpoint = endpointOf(trace, addresses)
+  // Attempts at a delivery stand before what became of it.
+  const at = endpoint !== undefined && trace.where === 'effect' ? trace.effect.lastAt : trace.at
+  const text = (endpoint && deliveryEvent(trace, endpoint, times)) ?? event(trace)
   return [
-    { at, where, text: event(trace) },
+    { at, where, text },
     ...momentsOf(trace, traces).map((each) => ({ ...each, where: 'failure' as const })),
   ]
 }
@@ -237,9 +255,10 @@ function times(attempts: number): string {
 function nextOf(
   trace: Trace,
   traces: readonly Trace[],
-  held: readonly HeldKey[],
+  { held, addresses }: Around,
   options: StoreOptions,
 ): string | undefined {
+  const endpoint = endpointOf(trace, addresses)
   switch (trace.where) {
     case 'outbox':
       if (trace.heldAt !== null) return undefined
@@ -249,19 +268,20 @@ function nextOf(
       )
     case 'inbox':
       if (trace.heldAt !== null) return undefined
+      if (endpoint !== undefined) return `Next, a worker delivers it to ${endpoint}${due(trace.dueAt)}.`
       return behind('inbox', trace.consumer, trace.key, held, options) ?? afterInbox(trace)
     case 'claim':
       return afterClaim(trace)
     case 'failed':
-      return afterFailed(trace, options)
+      return afterFailed(trace, options, endpoint)
     case 'receipt':
-      return isOpen(trace.consumer, traces) || hasResponse(trace.consumer, traces)
+      return endpoint !== undefined || isOpen(trace.consumer, traces) || hasResponse(trace.consumer, traces)
         ? undefined
         : `${trace.consumer} is done with it; another delivery is a duplicate and changes nothing.`
     case 'response':
       return isOpen(trace.consumer, traces) ? undefined : afterResponse(trace)
     case 'sent':
-      return traces.at(-1) === trace
+      return traces.at(-1) === trace && !traces.some(({ source }) => originOf(source) !== undefined)
         ? 'The broker has it. What consumers on other databases did with it is recorded there; this one only knows that it was sent.'
         : undefined
     case 'effect':
@@ -309,8 +329,9 @@ const WAYS_OUT: ReadonlyMap<string, readonly [what: string, how: string]> = new 
   ['reused-effect', ['see which calls were made, and give each a name of its own', 'show']],
 ])
 
-function afterFailed(trace: Extract<Trace, { where: 'failed' }>, options: StoreOptions): string {
-  const who = trace.origin === 'outbox' ? `The relay ${trace.consumer}` : trace.consumer
+function afterFailed(trace: Extract<Trace, { where: 'failed' }>, options: StoreOptions, endpoint?: string): string {
+  const own = trace.origin === 'outbox' ? `The relay ${trace.consumer}` : trace.consumer
+  const who = endpoint === undefined ? own : `For ${endpoint}, hapax`
   if (trace.replacedBy !== null) {
     const look = command(`explain ${shellWord(safe(trace.replacedBy))}`, options)
     return `An edit replaced it with ${trace.replacedBy}; this one is kept for reference. To follow the new message: ${look}`

@@ -12,13 +12,13 @@ export const endpointNeighbours: readonly Case[] = [
     run: async (world) => {
       const hapax = world.hapax()
       await register(world, ['ep_a', 'ep_b'])
-      const ids = ['a', 'b', 'c'].flatMap((key) => Array.from({ length: 10 }, (_, n) => `${key}${n}`))
+      const ids = ['a', 'b', 'c'].flatMap((key) => Array.from({ length: 5 }, (_, n) => `${key}${n}`))
       for (const id of ids) await publish(hapax, [id])
       let down = true
       const receivers = new TestReceivers(
         ({ endpoint, times }) =>
           endpoint === 'ep_b' && down ? answered(503) : times === 1 && endpoint === 'ep_a' ? answered(500) : DELIVERED,
-        { scheduleMs: Array.from({ length: 200 }, () => 20) },
+        { scheduleMs: Array.from({ length: 500 }, () => 50) },
       )
       const worker = await world.worker({ hapax }, { relay: receivers })
       const delivered = (endpoint: string, key: string) => receivers.firsts(endpoint).filter((id) => id.startsWith(key))
@@ -45,7 +45,7 @@ export const endpointNeighbours: readonly Case[] = [
     run: async (world) => {
       const hapax = world.hapax()
       await register(world, ['ep_bad', ...GOOD])
-      const ids = Array.from({ length: 30 }, (_, n) => (n % 2 === 0 ? `-${n}` : `${String.fromCharCode(97 + n)}${n}`))
+      const ids = Array.from({ length: 12 }, (_, n) => (n % 2 === 0 ? `-${n}` : `${String.fromCharCode(97 + n)}${n}`))
       await publish(hapax, ids)
       let [now, most] = [0, 0]
       const receivers = new TestReceivers(
@@ -60,7 +60,7 @@ export const endpointNeighbours: readonly Case[] = [
             })
           })
         },
-        { concurrency: 4, perEndpoint: 2 },
+        { concurrency: 4, perEndpoint: 2, timeoutMs: 600_000 },
       )
       const worker = await world.worker({ hapax }, { relay: receivers })
       await world.until(() => GOOD.every((endpoint) => receivers.firsts(endpoint).length === ids.length))
@@ -68,7 +68,7 @@ export const endpointNeighbours: readonly Case[] = [
       // Nothing of it has failed or is lost.
       await world.until(async () => {
         const consumer = (await hapax.status()).consumers.find((each) => each.consumer === CONSUMER)
-        return consumer?.waiting === 30 && consumer.retrying === 0
+        return consumer?.waiting === ids.length && consumer.retrying === 0
       })
       await worker.stop({ deadlineMs: 0 })
     },

@@ -1,0 +1,103 @@
+import { describe, expect, it } from 'vitest'
+import { systemRandom } from '../../src/base/index.ts'
+import { delayMs } from '../../src/endpoints/deliveries.ts'
+import { wants } from '../../src/endpoints/directory.ts'
+import { Gates } from '../../src/endpoints/gates.ts'
+
+/** A clock that stands still until it is moved. */
+class StandingClock {
+  time = 0
+  now = (): number => this.time
+  monotonic = (): number => this.time
+  after = (): (() => void) => () => {}
+}
+
+const settings = { perEndpoint: 2, breaker: { failures: 3, pauseMs: 1_000 } }
+const opened = (clock: StandingClock): Gates => new Gates({ clock, random: systemRandom, settings })
+
+describe('the pause after a failed delivery', () => {
+  const schedule = { scheduleMs: [5_000, 300_000] }
+  it('is that of the schedule, with a jitter of a tenth', () => {
+    expect([0, 0.5, 1].map((random) => delayMs(schedule, 1, random, 0))).toEqual([4_500, 5_000, 5_500])
+    expect(delayMs(schedule, 2, 0.5, 0)).toBe(300_000)
+  })
+  it('is at least what the receiver asks for, within a day', () => {
+    expect(delayMs(schedule, 1, 0.5, 20_000)).toBe(20_000)
+    expect(delayMs(schedule, 2, 0.5, 20_000)).toBe(300_000)
+    expect(delayMs(schedule, 1, 0.5, 10 ** 12)).toBe(86_400_000)
+  })
+})
+
+describe('types that an endpoint wants', () => {
+  it.each([
+    ['all', 'anything', true],
+    [['order.*'], 'order.placed', true],
+    [['order.*'], 'order', false],
+    [['order.*'], 'orders.placed', false],
+    [['order.placed'], 'order.placed', true],
+    [['order.placed'], 'order.placed.v2', false],
+  ] as const)('%s: %s %s', (types, type, wanted) => {
+    expect(wants({ types }, type)).toBe(wanted)
+  })
+})
+
+describe('a gate', () => {
+  it('lets so many deliveries pass at once, and puts off the others one after another', () => {
+    const gates = opened(new StandingClock())
+    expect([gates.enter('a'), gates.enter('a')]).toEqual([undefined, undefined])
+    const delays = [gates.enter('a'), gates.enter('a'), gates.enter('a')].map(Number)
+    expect(delays.toSorted((a, b) => a - b)).toEqual(delays)
+    expect(new Set(delays).size).toBe(3)
+    expect(gates.enter('b')).toBeUndefined()
+    gates.leave('a')
+    expect(gates.enter('a')).toBeUndefined()
+  })
+
+  it('closes after failures in a row, and opens for one delivery at a time', () => {
+    const clock = new StandingClock()
+    const gates = opened(clock)
+    const fail = (): boolean => {
+      expect(gates.enter('a')).toBeUndefined()
+      const closed = gates.failed('a', 10, undefined)
+      gates.leave('a')
+      return closed
+    }
+    expect([fail(), fail(), fail()]).toEqual([false, false, true])
+    expect(gates.enter('a')).toBeGreaterThanOrEqual(1_000)
+    clock.time = 1_000
+    expect(gates.enter('a')).toBeUndefined()
+    expect(gates.enter('a')).toBeGreaterThan(0)
+    gates.failed('a', 10, undefined)
+    gates.leave('a')
+    expect(gates.enter('a')).toBeGreaterThanOrEqual(1_000)
+    clock.time = 2_000
+    expect(gates.enter('a')).toBeUndefined()
+    gates.succeeded('a', 10)
+    expect(gates.enter('a')).toBeUndefined()
+  })
+
+  it('closes for as long as the receiver asks, at most ten minutes', () => {
+    const clock = new StandingClock()
+    const gates = opened(clock)
+    gates.enter('a')
+    gates.failed('a', 10, 5_000)
+    gates.leave('a')
+    expect(gates.enter('a')).toBeGreaterThanOrEqual(5_000)
+    clock.time = 5_000
+    gates.enter('a')
+    gates.failed('a', 10, 86_400_000)
+    gates.leave('a')
+    clock.time = 5_000 + 600_000
+    expect(gates.enter('a')).toBeUndefined()
+  })
+
+  it('puts off for longer, the longer an endpoint does not answer', () => {
+    const clock = new StandingClock()
+    const gates = opened(clock)
+    gates.enter('a')
+    gates.enter('a')
+    clock.time = 10_000
+    gates.enter('a')
+    expect(gates.enter('a')).toBeGreaterThan(5_000)
+  })
+})
