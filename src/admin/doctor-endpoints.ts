@@ -15,12 +15,16 @@ function findingOf(relay: string, endpoints: readonly Endpoint[], status: StoreS
     .reduce((sum, { count }) => sum + count, 0)
   if (disabled.length === endpoints.length) {
     const all = endpoints.length === 1 ? 'the only endpoint' : `all ${endpoints.length} endpoints`
-    return warning(`${all} of the relay ${relay} ${endpoints.length === 1 ? 'is' : 'are'} disabled: its messages are dropped`)
+    return warning(
+      `${all} of the relay ${relay} ${endpoints.length === 1 ? 'is' : 'are'} disabled: its messages are dropped`,
+    )
   }
   if (missed > 0) {
     const names = disabled.map(({ id, reason }) => (reason === null ? id : `${id} (${reason})`)).join(', ')
     const now = disabled.length === 0 ? '' : `; disabled now: ${names}`
-    return warning(`${missed} messages of the relay ${relay} failed because their endpoint was disabled or removed${now}`)
+    return warning(
+      `${missed} messages of the relay ${relay} failed because their endpoint was disabled or removed${now}`,
+    )
   }
   const message = `${endpoints.length - disabled.length} of ${endpoints.length} endpoints of the relay ${relay} are enabled`
   return { check: 'endpoints', level: 'ok', message, advice: '' }
@@ -29,6 +33,7 @@ function findingOf(relay: string, endpoints: readonly Endpoint[], status: StoreS
 const REASONS: ReadonlySet<string> = new Set(['endpoint-disabled', 'endpoint-removed'])
 
 function warning(message: string): Finding {
-  const advice = 'Look at hapax endpoints list; hapax endpoints enable, then hapax failed retry, delivers what has failed.'
+  const advice =
+    'Look at hapax endpoints list; hapax endpoints enable, then hapax failed retry, delivers what has failed.'
   return { check: 'endpoints', level: 'warning', message, advice }
 }

@@ -46,7 +46,11 @@ function deliveredText({ state, attempts, result, error }: EffectRow, endpoint: 
     const took = ms === undefined ? '' : ` in ${ms} ms`
     return `delivered to ${endpoint}${said}${took} after ${plural(attempts, 'attempt')}`
   }
-  const last = { started: 'the last one has begun', 'not-done': 'the last one failed', unknown: 'it is unknown whether the last one arrived' }
+  const last = {
+    started: 'the last one has begun',
+    'not-done': 'the last one failed',
+    unknown: 'it is unknown whether the last one arrived',
+  }
   const why = error === null ? '' : `: ${error.message}`
   return `${plural(attempts, 'attempt')} to deliver to ${endpoint}, ${last[state]}${why}`
 }

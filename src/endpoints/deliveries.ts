@@ -8,7 +8,7 @@ import { Directory } from './directory.ts'
 import { Gates } from './gates.ts'
 
 /** What the journal keeps of a delivery that arrived. */
-export interface DeliveryLog {
+interface DeliveryLog {
   readonly code: number
   readonly ms: number
   readonly answer: string

@@ -6,12 +6,7 @@ import { fingerprint, type Message, messageKey, packAttributes, type StoredMessa
 
 /** The consumer whose inbox has what waits for the endpoints of a relay. */
 export function deliveriesName(relay: string): string {
-  return `${CONSUMER}${relay}`
-}
-
-/** The relay of such a consumer; undefined: it is none. */
-export function relayOfDeliveries(consumer: string): string | undefined {
-  return consumer.startsWith(CONSUMER) ? consumer.slice(CONSUMER.length) : undefined
+  return `webhooks:${relay}`
 }
 
 /** The source of the copy of an event that is for one endpoint. No id of an endpoint has a space in it. */
@@ -56,6 +51,5 @@ function spreadKey(endpoint: string, key: string): string {
   return isIndexed(whole) ? whole : `${endpoint} ${HASHED}${sha256(key)}`
 }
 
-const CONSUMER = 'webhooks:'
 const SOURCE = 'endpoint:'
 const HASHED = '\u0001sha256:'

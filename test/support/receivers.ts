@@ -6,8 +6,8 @@ import { type AddressInfo, createServer as createTcp, type Socket, type Server a
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Endpoint } from 'hapax/contracts'
-import { newSecret } from '../../src/http/webhooks/outgoing/signing.ts'
 import type { OutgoingMessage } from '../../src/message/index.ts'
+import { webhookSecret } from '../../src/web/index.ts'
 
 /** A request as a receiver got it. */
 interface Got {
@@ -102,7 +102,7 @@ export function endpointAt(url: string, over: Partial<Endpoint> = {}): Endpoint 
     relay: 'partners',
     url,
     types: 'all',
-    secrets: [{ secret: newSecret(), until: null }],
+    secrets: [{ secret: webhookSecret(), until: null }],
     enabled: true,
     reason: null,
     note: null,

@@ -1,8 +1,8 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { createHapax, defineMessage, silentLogger } from '../../src/index.ts'
 import { webhooks } from '../../src/http/webhooks/index.ts'
+import { createHapax, defineMessage, silentLogger } from '../../src/index.ts'
 import { sqlite } from '../../src/stores/sqlite/index.ts'
 import { type Around, cli, sharedDatabase } from '../support/cli.ts'
 
@@ -33,25 +33,44 @@ describe('endpoints', () => {
     expect((await cli(['endpoints', 'list'], around)).stdout).toMatch(/^no endpoints are registered; to add one: /)
     const dry = await cli(['endpoints', 'add', URL_1, '--dry-run'], around)
     expect(dry.stdout).toBe(`would add ${URL_1} to the relay default, for all types\n`)
-    const added = await cli(['endpoints', 'add', URL_1, '--id', 'ep_1', '--type', 'order.*', 'paid', '--about', 'ACME'], around)
+    const added = await cli(
+      ['endpoints', 'add', URL_1, '--id', 'ep_1', '--type', 'order.*', 'paid', '--about', 'ACME'],
+      around,
+    )
     expect(added.stdout).toMatch(/^added ep_1 to the relay default, for order\.\*, paid\nits secret.*: whsec_\S{40,}\n/)
     const [, secret = ''] = /(whsec_\S+)/.exec(added.stdout) ?? []
     const list = await cli(['endpoints', 'list'], around)
     expect(list.stdout).toMatch(/^ep_1 +default +enabled +order\.\*, paid +https:\S+ +whsec_…\S{4} +ACME$/m)
     expect(list.stdout).not.toContain(secret)
     expect(await document(['endpoints', 'list'], around)).toMatchObject({
-      endpoints: [{ id: 'ep_1', types: ['order.*', 'paid'], secrets: [{ hint: expect.stringMatching(/^whsec_….{4}$/), until: null }] }],
+      endpoints: [
+        {
+          id: 'ep_1',
+          types: ['order.*', 'paid'],
+          secrets: [{ hint: expect.stringMatching(/^whsec_….{4}$/), until: null }],
+        },
+      ],
       relays: [{ relay: 'default', outbox: 0, waiting: 0, retrying: 0, failed: 0 }],
     })
     expect((await cli(['endpoints', 'change', 'ep_1', '--type', 'all'], around)).stdout).toBe('changed types of ep_1\n')
     expect((await cli(['endpoints', 'disable', 'ep_1', '--dry-run'], around)).stdout).toMatch(/^would disable ep_1/)
     await cli(['endpoints', 'disable', 'ep_1', '--reason', 'moving'], around)
-    expect((await document(['endpoints', 'list'], around)).endpoints).toMatchObject([{ enabled: false, reason: 'moving', types: 'all' }])
+    expect((await document(['endpoints', 'list'], around)).endpoints).toMatchObject([
+      { enabled: false, reason: 'moving', types: 'all' },
+    ])
     expect((await cli(['doctor'], around)).stdout).toMatch(/the only endpoint of the relay default is disabled/)
-    expect((await cli(['endpoints', 'enable', 'ep_1'], around)).stdout).toMatch(/^enabled ep_1 .*\nto deliver what failed/)
-    expect(await cli(['endpoints', 'remove', 'ep_1'], around)).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('--yes') })
+    expect((await cli(['endpoints', 'enable', 'ep_1'], around)).stdout).toMatch(
+      /^enabled ep_1 .*\nto deliver what failed/,
+    )
+    expect(await cli(['endpoints', 'remove', 'ep_1'], around)).toMatchObject({
+      exitCode: 1,
+      stderr: expect.stringContaining('--yes'),
+    })
     expect((await cli(['endpoints', 'remove', 'ep_1', '--yes'], around)).stdout).toMatch(/^removed ep_1/)
-    expect(await cli(['endpoints', 'remove', 'ep_1', '--yes'], around)).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('(not-found)') })
+    expect(await cli(['endpoints', 'remove', 'ep_1', '--yes'], around)).toMatchObject({
+      exitCode: 1,
+      stderr: expect.stringContaining('(not-found)'),
+    })
   })
 
   it('get a new secret beside the old one', async () => {
@@ -59,7 +78,9 @@ describe('endpoints', () => {
     await cli(['endpoints', 'add', URL_1, '--id', 'ep_1'], around)
     const [{ secrets: before }] = (await document(['endpoints', 'list'], around)).endpoints
     const rotated = await cli(['endpoints', 'rotate', 'ep_1', '--grace', '2h'], around)
-    expect(rotated.stdout).toMatch(/^the new secret of ep_1, which is not shown again: whsec_\S+\ndeliveries are signed with the old one as well until 20/)
+    expect(rotated.stdout).toMatch(
+      /^the new secret of ep_1, which is not shown again: whsec_\S+\ndeliveries are signed with the old one as well until 20/,
+    )
     const [{ secrets }] = (await document(['endpoints', 'list'], around)).endpoints
     expect(secrets).toMatchObject([{ until: null }, { hint: before[0].hint, until: expect.stringMatching(/^20/) }])
     await cli(['endpoints', 'rotate', 'ep_1', '--grace', '0s'], around)
@@ -93,7 +114,12 @@ describe('explain', () => {
     const worker = hapax.worker({ relay: driver, pollMs: 20, keepSentMs: 60_000 })
     await hapax.endpoints.add({ url: good.url, id: 'ep_good' })
     await hapax.endpoints.add({ url: bad.url, id: 'ep_bad' })
-    expect(await hapax.endpoints.test('ep_good')).toMatchObject({ delivered: true, code: 200, answer: 'thanks', error: null })
+    expect(await hapax.endpoints.test('ep_good')).toMatchObject({
+      delivered: true,
+      code: 200,
+      answer: 'thanks',
+      error: null,
+    })
     expect(await hapax.endpoints.test('ep_bad')).toMatchObject({ delivered: false, code: 503 })
     const Placed = defineMessage<{ n: number }>('order.placed')
     await hapax.transaction((tx) => hapax.publish(tx, Placed, { n: 1 }, { id: 'order-1' }))
@@ -105,7 +131,9 @@ describe('explain', () => {
     const { stdout } = await cli(['explain', 'order-1', '--source', '/shop'], around)
     expect(stdout).toMatch(/^order-1 {2}order\.placed from \/shop$/m)
     expect(stdout).toMatch(/ sent +the relay default sent it/)
-    expect(stdout).toMatch(/ effect +delivered to ep_good \(http:\/\/127\.0\.0\.1:\d+\/hooks\) with 200 in \d+ ms after 1 attempt$/m)
+    expect(stdout).toMatch(
+      / effect +delivered to ep_good \(http:\/\/127\.0\.0\.1:\d+\/hooks\) with 200 in \d+ ms after 1 attempt$/m,
+    )
     expect(stdout).toMatch(/ failed +not delivered to ep_bad \(http:\S+\) after 1 attempt: endpoint-disabled/)
     expect(stdout).toMatch(/^For ep_bad .*, hapax does not retry it automatically\. To retry: /m)
     expect((await cli(['explain', 'order-1', '--scan'], around)).stdout).toContain('delivered to ep_good')

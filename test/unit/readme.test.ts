@@ -38,6 +38,20 @@ test('the relay example prints what its comment says', () => {
   }
 })
 
+test('the example of outgoing webhooks prints what its comments say', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'hapax-webhooks-'))
+  try {
+    const args = ['--conditions=hapax-source', join(root, 'examples/outgoing-webhook.ts')]
+    const lines = execFileSync(process.execPath, args, { cwd: folder, encoding: 'utf8' }).trim().split('\n')
+    expect(lines).toEqual([
+      expect.stringMatching(/^give the receiver of ep_\w+ its secret: whsec_…$/),
+      'first, first, second',
+    ])
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+})
+
 test('the SMS example prints what its comments say', () => {
   const folder = mkdtempSync(join(tmpdir(), 'hapax-sms-'))
   try {

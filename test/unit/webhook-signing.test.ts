@@ -3,8 +3,9 @@ import { Webhook as Standard } from 'standardwebhooks'
 import { Webhook as Svix } from 'svix'
 import { describe, expect, it, test } from 'vitest'
 import { deliveryOf, webhookId } from '../../src/http/webhooks/outgoing/request.ts'
-import { newSecret, signatures } from '../../src/http/webhooks/outgoing/signing.ts'
+import { signatures } from '../../src/http/webhooks/outgoing/signing.ts'
 import type { OutgoingMessage } from '../../src/message/index.ts'
+import { webhookSecret } from '../../src/web/index.ts'
 
 const current = (secret: string): { secret: string; until: null } => ({ secret, until: null })
 const now = Date.now()
@@ -29,7 +30,7 @@ describe('signatures', () => {
   })
 
   it('satisfy standardwebhooks and svix, for the current secret and for the one before it', () => {
-    const [fresh, old, gone, other] = [newSecret(), newSecret(), newSecret(), newSecret()]
+    const [fresh, old, gone, other] = [webhookSecret(), webhookSecret(), webhookSecret(), webhookSecret()]
     const secrets = [
       current(fresh),
       { secret: old, until: new Date(now + 60_000) },
@@ -53,7 +54,7 @@ describe('signatures', () => {
     const body = Buffer.from([0xff, 0xfe, 0x00, 0x80])
     const { headers, body: sent } = deliveryOf(
       message({ data: body, datacontenttype: 'application/octet-stream' }),
-      [current(newSecret())],
+      [current(webhookSecret())],
       'data',
       'test',
       now,
@@ -66,7 +67,7 @@ describe('signatures', () => {
     const { privateKey, publicKey } = generateKeyPairSync('ed25519')
     const { d = '', x = '' } = privateKey.export({ format: 'jwk' })
     const bytes = Buffer.concat([Buffer.from(d, 'base64url'), Buffer.from(x, 'base64url')]).subarray(0, length)
-    const shared = newSecret()
+    const shared = webhookSecret()
     const secrets = [current(`whsk_${bytes.toString('base64')}`), current(shared)]
     const { headers, body } = deliveryOf(message(), secrets, 'envelope', 'test', now)
     const [first = '', second = ''] = (headers['webhook-signature'] ?? '').split(' ')
@@ -87,7 +88,7 @@ describe('signatures', () => {
 
   test.for([
     ['none', []],
-    ['only an old one', [{ secret: newSecret(), until: new Date(now - 1) }]],
+    ['only an old one', [{ secret: webhookSecret(), until: new Date(now - 1) }]],
     ['no prefix', [current('MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw')]],
     ['a public key', [current(`whpk_${Buffer.alloc(32).toString('base64')}`)]],
     ['too short', [current(`whsec_${Buffer.alloc(23).toString('base64')}`)]],
@@ -103,14 +104,14 @@ describe('signatures', () => {
   })
 
   it('use new secrets of 32 random bytes', () => {
-    const made = new Set(Array.from({ length: 100 }, newSecret))
+    const made = new Set(Array.from({ length: 100 }, webhookSecret))
     expect(made.size).toBe(100)
     for (const secret of made) expect(Buffer.from(secret.slice(6), 'base64').length).toBe(32)
   })
 })
 
 describe('a delivery', () => {
-  const secrets = [current(newSecret())]
+  const secrets = [current(webhookSecret())]
 
   it('has the JSON in the envelope as it was published', () => {
     const { headers, body } = deliveryOf(message(), secrets, 'envelope', 'agent/1', now)

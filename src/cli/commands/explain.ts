@@ -166,10 +166,7 @@ function momentsIn(
   // Attempts at a delivery stand before what became of it.
   const at = endpoint !== undefined && trace.where === 'effect' ? trace.effect.lastAt : trace.at
   const text = (endpoint && deliveryEvent(trace, endpoint, times)) ?? event(trace)
-  return [
-    { at, where, text },
-    ...momentsOf(trace, traces).map((each) => ({ ...each, where: 'failure' as const })),
-  ]
+  return [{ at, where, text }, ...momentsOf(trace, traces).map((each) => ({ ...each, where: 'failure' as const }))]
 }
 
 /** The trace in which the message was published. A receipt does not have it: it is known while another row has the message. */

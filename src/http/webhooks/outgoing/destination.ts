@@ -1,13 +1,13 @@
 import { HapaxError, isHapaxError, redact } from '../../../base/index.ts'
 import type { Delivered, DeliverySettings, Endpoint, EndpointDestination } from '../../../contracts/index.ts'
 import type { OutgoingMessage } from '../../../message/index.ts'
+import { webhookSecret } from '../../../web/index.ts'
 import { exchange, type Response } from './exchange.ts'
 import { failureOf } from './failures.ts'
 import { Guard } from './guard.ts'
 import { isMissing, type Resolve } from './names.ts'
 import type { WebhooksSettings } from './options.ts'
 import { deliveryOf } from './request.ts'
-import { newSecret } from './signing.ts'
 
 /** How long a registration waits for the addresses of a host. */
 const CHECK_MS = 5_000
@@ -38,7 +38,7 @@ export class WebhooksDestination implements EndpointDestination {
   }
 
   secret(): string {
-    return newSecret()
+    return webhookSecret()
   }
 
   async deliver(endpoint: Endpoint, message: OutgoingMessage, signal: AbortSignal): Promise<Delivered> {

@@ -1,11 +1,6 @@
-import { createHmac, createPrivateKey, createPublicKey, type KeyObject, randomBytes, sign } from 'node:crypto'
+import { createHmac, createPrivateKey, createPublicKey, type KeyObject, sign } from 'node:crypto'
 import { HapaxError } from '../../../base/index.ts'
 import type { EndpointSecret } from '../../../contracts/index.ts'
-
-/** A new secret for HMAC: 32 random bytes. */
-export function newSecret(): string {
-  return `${SHARED}${randomBytes(32).toString('base64')}`
-}
 
 /** A secret that both sides know, and the private key of a pair. */
 const SHARED = 'whsec_'
