@@ -61,14 +61,14 @@ export const nextjs: MountPlace = {
 export const mounts: readonly MountPlace[] = [...adapted, hono, nextjs]
 
 /** The same handler in front of the requests of a server. */
-async function listening(listener: RequestListener): Promise<Mounted> {
+export async function listening(listener: RequestListener): Promise<Mounted> {
   const server = createServer(listener).listen(0, '127.0.0.1')
   await once(server, 'listening')
   return mounted(server)
 }
 
 /** A server that listens already. */
-function mounted(server: Server): Mounted {
+export function mounted(server: Server): Mounted {
   const address = server.address()
   if (address === null || typeof address === 'string') throw new Error('the server has no port')
   const close = async (): Promise<void> => {

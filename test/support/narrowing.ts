@@ -30,6 +30,7 @@ const needs: readonly (readonly [files: string, oneOf: readonly Name[]])[] = [
 /** Files that say themselves what they leave out, or need no server. */
 const narrowThemselves: readonly string[] = [
   'test/stores/board.test.ts',
+  'test/stores/mounting.test.ts',
   'test/stores/mounts.test.ts',
   'test/stores/promtool.test.ts',
   'test/stores/webhook-deliveries.test.ts',

@@ -42,21 +42,27 @@ function isWhole(req: NodeRequest, { byteLength }: Uint8Array): boolean {
 
 /** Reads from the client only what is read from it. */
 function streamed(req: NodeRequest, res: NodeResponse, client: Client): ReadableStream<Uint8Array> {
-  let leave = (): void => {}
   const start = (controller: ReadableStreamDefaultController<Uint8Array>): void => {
     const data = (chunk: Uint8Array): void => {
       req.pause()
       controller.enqueue(chunk)
     }
-    const end = (): void => {
-      leave()
-      controller.close()
-    }
+    const leave = (): void => void req.off('data', data).off('end', end).off('close', broken)
     const broken = (): void => {
       leave()
       controller.error(client.gone)
     }
-    leave = () => void req.off('data', data).off('end', end).off('close', broken)
+    const end = (): void => {
+      leave()
+      // A stream of HTTP/2 that was reset ends like a whole one.
+      if (req.stream?.aborted) controller.error(client.gone)
+      else controller.close()
+    }
+    // The connection stays: a response is still to be sent, and perhaps another request to be read.
+    client.discard = () => {
+      broken()
+      req.resume()
+    }
     // First, because a listener for data would let it flow.
     req.pause()
     req.on('data', data).on('end', end).on('close', broken)
@@ -64,12 +70,10 @@ function streamed(req: NodeRequest, res: NodeResponse, client: Client): Readable
     req.on('error', () => {})
     if (req.destroyed) broken()
   }
-  // The connection stays: a response is still to be sent, and perhaps another request to be read.
-  client.discard = () => {
-    leave()
-    req.resume()
-  }
   const output = req.stream ?? res
-  output.once('finish', client.discard)
-  return new ReadableStream({ start, pull: () => void req.resume(), cancel: client.discard }, { highWaterMark: 0 })
+  output.once('finish', () => client.discard())
+  return new ReadableStream(
+    { start, pull: () => void req.resume(), cancel: () => client.discard() },
+    { highWaterMark: 0 },
+  )
 }

@@ -15,20 +15,25 @@ export class Client {
   readonly #controller = new AbortController()
 
   constructor(req: NodeRequest, res: NodeResponse) {
-    const output = req.stream ?? res
     const carrier = req.stream ?? req.socket
     if (!(carrier instanceof EventEmitter)) return
     const closed = (): void => {
-      if (!output.writableFinished) this.#controller.abort(this.gone)
+      if (!isServed(req, res)) this.#controller.abort(this.gone)
     }
     if ('destroyed' in carrier && carrier.destroyed) closed()
-    else output.once('finish', whenClosed(carrier, closed))
+    const forget = whenClosed(carrier, closed)
+    // A stream of HTTP/2 finishes when it is reset, too; it closes soon after.
+    if (req.stream === undefined) res.once('finish', forget)
   }
 
   /** Aborts when the client goes away before the response is finished. */
   get signal(): AbortSignal {
     return this.#controller.signal
   }
+}
+
+function isServed({ stream }: NodeRequest, res: NodeResponse): boolean {
+  return stream === undefined ? res.writableFinished : !stream.aborted && stream.rstCode === 0
 }
 
 /**

@@ -31,7 +31,7 @@ export async function responseTo(
   res: NodeResponse,
   mount: Mount,
   client: Client,
-  rawBody: unknown = req.rawBody,
+  rawBody: unknown = req.rawBody ?? req.body,
 ): Promise<Response> {
   const request = requestOf(req, res, mount, client, rawBody)
   return request instanceof Response ? request : checkedResponse(await mount.handler(request))

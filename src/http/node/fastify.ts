@@ -15,6 +15,8 @@ export interface FastifyRequestLike {
   headers: Record<string, string | string[] | undefined>
   /** The bytes, where a plugin keeps them. */
   readonly rawBody?: unknown
+  /** What a parser made of them. */
+  readonly body?: unknown
 }
 
 /** The part of a reply of Fastify that is used. */
@@ -49,7 +51,7 @@ export function toFastify(handler: FetchHandler, options: MountOptions = {}): Fa
       leaveBody(request)
       done()
     },
-    handler: async ({ raw: req, rawBody = req.rawBody }, reply) => {
+    handler: async ({ raw: req, body, rawBody = body }, reply) => {
       const client = new Client(req, reply.raw)
       const response = await responseTo(req, reply.raw, mount, client, rawBody)
       if (!client.signal.aborted) return reply.send(begun(response, req, reply))

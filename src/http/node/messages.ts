@@ -10,9 +10,16 @@ export type NodeRequest = Readable & {
   readonly httpVersionMajor: number
   readonly socket: object
   /** HTTP/2 only: what carries this request. */
-  readonly stream?: Duplex & { readonly endAfterHeaders?: boolean; close(code: number): void }
+  readonly stream?: Duplex & {
+    readonly aborted: boolean
+    readonly rstCode?: number | undefined
+    readonly endAfterHeaders?: boolean
+    close(code: number): void
+  }
   /** The bytes, where a body parser keeps them. */
   readonly rawBody?: unknown
+  /** What a body parser made of them: perhaps nothing else, as `express.raw()` does. */
+  readonly body?: unknown
 }
 
 /** The part of `ServerResponse`, and of its counterpart of HTTP/2, that is used. */
