@@ -7,6 +7,8 @@ import { type WebhooksOptions, webhooks } from 'hapax/webhooks'
 import { Webhook as Standard } from 'standardwebhooks'
 import { Webhook as Svix } from 'svix'
 import { describe, expect, it, test } from 'vitest'
+import { WebhooksDestination } from '../../src/http/webhooks/outgoing/destination.ts'
+import { webhooksSettings } from '../../src/http/webhooks/outgoing/options.ts'
 import { certificate, endpointAt, outgoing, rawReceiver, receiver } from '../support/receivers.ts'
 
 const NEAR: WebhooksOptions = { allowHttp: true, ports: 'all', allow: ['127.0.0.1', 'localhost'] }
@@ -113,8 +115,8 @@ describe('a delivery', () => {
 })
 
 describe('a receiver', () => {
-  it('that never ends its answer has answered', { timeout: 20_000 }, async () => {
-    const outcome = await served((socket) => socket.write('HTTP/1.1 200 OK\r\n\r\nhello'), { timeoutMs: 500 })
+  it('that never ends its answer has answered', async () => {
+    const outcome = await served((socket) => socket.write('HTTP/1.1 200 OK\r\n\r\nhello'), { timeoutMs: 4_000 })
     expect(outcome).toEqual({ status: 'delivered', code: 200, answer: 'hello' })
   })
 
@@ -209,15 +211,48 @@ describe('a receiver', () => {
     expect(to.got).toEqual([])
   })
 
-  it('with a certificate for another name is not told anything', async () => {
-    const tls = certificate('DNS:other.test', 'IP:127.0.0.9')
+  test.for([
+    ['localhost', 'IP:127.0.0.1'],
+    ['127.0.0.1', 'DNS:localhost'],
+    ['localhost', 'DNS:other.test'],
+  ] as const)('called %s, with a certificate for %s, is not told anything', async ([host, name]) => {
+    const tls = certificate(name)
     await using to = await receiver(undefined, { tls })
-    for (const host of ['localhost', '127.0.0.1']) {
-      expect(await deliver(`https://${host}:${to.port}/`, { ca: tls.cert })).toEqual(
-        said('its certificate is for another name'),
-      )
-    }
+    const outcome = await deliver(`https://${host}:${to.port}/`, { ca: tls.cert })
+    expect(outcome).toEqual(said('its certificate is for another name'))
     expect(to.got).toEqual([])
+  })
+
+  it('is told by TLS which name is meant, and connected to at the address that was checked', async () => {
+    const asked: string[] = []
+    const tls = {
+      ...certificate('DNS:hooks.test'),
+      SNICallback: (name: string, done: (error: null) => void) => {
+        asked.push(name)
+        done(null)
+      },
+    }
+    await using to = await receiver(undefined, { tls })
+    const settings = webhooksSettings({ ports: 'all', allow: ['127.0.0.1'], ca: tls.cert })
+    const destination = new WebhooksDestination(settings, async () => ['127.0.0.1'])
+    const outcome = await destination.deliver(endpointAt(`https://Hooks.test:${to.port}/`), outgoing(), never)
+    expect(outcome).toMatchObject({ status: 'delivered' })
+    expect(asked).toEqual(['hooks.test'])
+    expect(to.got[0]?.headers).toMatchObject({ host: `hooks.test:${to.port}` })
+  })
+
+  it('that accepts the connection and agrees on nothing is given up', async () => {
+    await using to = await rawReceiver(() => {})
+    expect(await deliver(`https://127.0.0.1:${to.port}/`)).toEqual(said('no connection was made within 5000 ms'))
+    const soon = await deliver(`https://127.0.0.1:${to.port}/`, { timeoutMs: 300 })
+    expect(soon).toEqual(said('there was no response within 300 ms'))
+  })
+
+  it('whose name is not resolved in time is given up', async () => {
+    const settings = webhooksSettings({ timeoutMs: 300 })
+    const destination = new WebhooksDestination(settings, () => new Promise(() => {}))
+    const outcome = await destination.deliver(endpointAt('https://hooks.test/'), outgoing(), never)
+    expect(outcome).toEqual(said('there was no response within 300 ms'))
   })
 
   it('without TLS is not spoken to with TLS', async () => {

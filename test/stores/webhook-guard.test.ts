@@ -468,4 +468,17 @@ describe('name servers', () => {
     await expect(ask('silent.test', AbortSignal.timeout(100))).rejects.toMatchObject({ code: 'ECANCELLED' })
     await expect(ask('hooks.test', AbortSignal.abort())).rejects.toThrow()
   })
+
+  it('that cannot be reached are no receiver that refuses the connection', async () => {
+    const gone = await nameServer({})
+    await gone[Symbol.asyncDispose]()
+    const to = destination({}, (name, signal) => askServers(name, signal, [gone.address]))
+    expect(await to.check('https://hooks.test/')).toBeUndefined()
+    expect(await to.deliver(endpointAt('https://hooks.test/'), outgoing(), new AbortController().signal)).toMatchObject(
+      {
+        status: 'failed',
+        error: { code: 'endpoint-unavailable', message: 'the name of the host could not be resolved' },
+      },
+    )
+  })
 })

@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { createServer as createHttp, type IncomingMessage, type RequestListener, type Server } from 'node:http'
-import { createServer as createHttps } from 'node:https'
+import { createServer as createHttps, type ServerOptions } from 'node:https'
 import { type AddressInfo, createServer as createTcp, type Socket, type Server as TcpServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -42,7 +42,7 @@ export function certificate(...names: readonly string[]): { readonly key: string
 /** Answers each request with 200, or as `answer` does. `tls`: its certificate. */
 export async function receiver(
   answer: RequestListener = (_, response) => void response.end('thanks'),
-  { tls, host = '127.0.0.1' }: { tls?: { key: string; cert: string }; host?: string } = {},
+  { tls, host = '127.0.0.1' }: { tls?: ServerOptions; host?: string } = {},
 ): Promise<Receiver> {
   const got: Got[] = []
   const listener: RequestListener = (request, response) => {

@@ -32,26 +32,38 @@ export async function exchange(
   signal: AbortSignal,
 ): Promise<Response> {
   const end = new AbortController()
-  const endAfter = (ms: number, what: string): NodeJS.Timeout =>
-    setTimeout(() => end.abort(unavailable(`${what} within ${ms} ms`)), ms)
+  const endAfter = (ms: number, what: string): (() => void) =>
+    limit(ms, () => end.abort(unavailable(`${what} within ${ms} ms`)))
   const interrupt = (): void => end.abort(unavailable('the delivery was interrupted'))
   signal.addEventListener('abort', interrupt, { once: true })
-  const timers = [endAfter(timeoutMs, 'there was no response')]
+  const limits = [endAfter(timeoutMs, 'there was no response')]
   try {
     if (signal.aborted) interrupt()
     const addresses = await guard.addresses(target, end.signal)
     end.signal.throwIfAborted()
-    const connecting = endAfter(CONNECT_MS, 'no connection was made')
-    timers.push(connecting)
+    const connected = endAfter(CONNECT_MS, 'no connection was made')
+    limits.push(connected)
     const socket = await guard.connect(target, addresses, end.signal)
-    clearTimeout(connecting)
+    connected()
     return await responseOn(socket, target, delivery, end.signal)
   } catch (error) {
     // What fails after the end, fails because of it.
     throw end.signal.aborted ? end.signal.reason : error
   } finally {
-    for (const timer of timers) clearTimeout(timer)
+    for (const cancel of limits) cancel()
     signal.removeEventListener('abort', interrupt)
+  }
+}
+
+/** After a standstill of the whole process, what has arrived in the meantime comes before the limit. Returns what cancels it. */
+function limit(ms: number, late: () => void): () => void {
+  let last: NodeJS.Immediate | undefined
+  const timer = setTimeout(() => {
+    last = setImmediate(late)
+  }, ms)
+  return () => {
+    clearTimeout(timer)
+    clearImmediate(last)
   }
 }
 

@@ -1,4 +1,5 @@
 import { fieldOf, HapaxError, isHapaxError } from '../../../base/index.ts'
+import { isMissing } from './names.ts'
 
 const CERTIFICATE = 'its certificate was not issued by an authority that is trusted here'
 const SECURITY = 'a TLS connection could not be agreed on'
@@ -11,11 +12,6 @@ const UNKNOWN_NAME = 'the name of the host has no address'
 const SENTENCES: Readonly<Record<string, string>> = {
   ENOTFOUND: UNKNOWN_NAME,
   ENODATA: UNKNOWN_NAME,
-  EAI_AGAIN: UNRESOLVED,
-  ESERVFAIL: UNRESOLVED,
-  ETIMEOUT: UNRESOLVED,
-  EREFUSED: UNRESOLVED,
-  EBADNAME: UNKNOWN_NAME,
   ECONNREFUSED: 'the connection was refused',
   ECONNRESET: CLOSED,
   ECONNABORTED: CLOSED,
@@ -40,7 +36,12 @@ export function failureOf(error: unknown): HapaxError {
   if (isHapaxError(error)) return error
   const code = fieldOf(error, 'code')
   const reason = typeof code === 'string' ? code : 'unknown'
-  return unavailable(sentenceOf(reason), reason)
+  return unavailable(isAboutName(error) && !isMissing(error) ? UNRESOLVED : sentenceOf(reason), reason)
+}
+
+/** A name server may refuse connections as well. */
+function isAboutName(error: unknown): boolean {
+  return /^(?:query|getaddrinfo)/.test(String(fieldOf(error, 'syscall')))
 }
 
 function sentenceOf(code: string): string {

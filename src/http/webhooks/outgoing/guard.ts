@@ -41,7 +41,7 @@ export class Guard {
 
   /** The addresses of a target. Throws `forbidden-address` if only one of them is forbidden: it could be the next one that is used. */
   async addresses({ host, literal }: Target, signal: AbortSignal): Promise<readonly Address[]> {
-    const found = literal ? [host] : await this.#resolve(host, signal)
+    const found = literal ? [host] : await unlessAborted(this.#resolve(host, signal), signal)
     return found.map((address) => this.#checked(host, address)).slice(0, TRIED)
   }
 
@@ -106,6 +106,16 @@ const EVERYWHERE = {
     { bytes: new Uint8Array(4), bits: 0 },
     { bytes: new Uint8Array(16), bits: 0 },
   ],
+}
+
+/** The machine's own resolver cannot be interrupted: what it says later is not waited for. */
+function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const end = (): void => reject(signal.reason)
+    signal.addEventListener('abort', end, { once: true })
+    work.then(resolve, reject).finally(() => signal.removeEventListener('abort', end))
+    if (signal.aborted) end()
+  })
 }
 
 /** Stands in for DNS where the socket asks for the addresses of its host. It does not ask if the host is an address. */
