@@ -4,7 +4,7 @@ import { dirname, join, normalize } from 'node:path'
 import { createHapax, defineMessage, HapaxError } from 'hapax'
 import { memory } from 'hapax/memory'
 import { toNode } from 'hapax/node'
-import { webhooks } from 'hapax/webhooks'
+import { hmac, shopify, slack, standardWebhooks, stripe, twilio, webhook, webhooks } from 'hapax/webhooks'
 import { beforeAll, describe, expect, it, test } from 'vitest'
 import manifest from '../../package.json' with { type: 'json' }
 import { cli } from '../support/cli.ts'
@@ -76,6 +76,7 @@ describe('commands', () => {
 const base = { store: memory(), source: '/test' }
 const hapax = createHapax(base)
 const Tested = defineMessage<object>('tested')
+const SECRET = '0123456789abcdef01234567'
 const entryPoints: readonly (readonly [page: string, what: string, refused: (options: never) => unknown])[] = [
   ['docs/configuration.md', 'createHapax', (options) => createHapax({ ...base, ...(options as object) })],
   ['docs/consumers.md', 'consumer', (options) => hapax.consumer('a', options)],
@@ -84,6 +85,12 @@ const entryPoints: readonly (readonly [page: string, what: string, refused: (opt
   ['docs/deployment.md', 'worker', (options) => hapax.worker(options)],
   ['docs/http.md', 'toNode', (options) => toNode(() => new Response(), options)],
   ['docs/webhooks.md', 'webhooks', (options) => webhooks(options)],
+  ['docs/webhooks.md', 'webhook', (options) => webhook(slack(SECRET), options)],
+  ['docs/webhooks.md', 'stripe', (options) => stripe({ secrets: SECRET, ...(options as object) })],
+  ['docs/webhooks.md', 'standardWebhooks', (options) => standardWebhooks({ secrets: SECRET, ...(options as object) })],
+  ['docs/webhooks.md', 'twilio', (options) => twilio({ secrets: SECRET, ...(options as object) })],
+  ['docs/webhooks.md', 'shopify', (options) => shopify({ secrets: SECRET, ...(options as object) })],
+  ['docs/webhooks.md', 'hmac', (options) => hmac(options)],
   ['docs/publishing.md', 'defineMessage', (options) => defineMessage('a', options)],
   ['docs/publishing.md', 'publish', (options) => hapax.transaction((tx) => hapax.publish(tx, Tested, {}, options))],
 ]

@@ -196,9 +196,9 @@ describe('a webhook', () => {
         for (const _ of ['first', 'again']) expect((await there.handler(requestOf(sent))).status).toBe(200)
       }
       const failed = await there.hapax.failed.list({ consumer: 'billing' })
-      expect(failed.map(({ reason, message }) => [reason, message.source])).toEqual([
-        ['undecodable', 'stripe'],
-        ['undecodable', 'stripe'],
+      expect(failed.map(({ reason, message, error }) => [reason, message.source, error.message.slice(0, 42)])).toEqual([
+        ['undecodable', 'stripe', 'expected the webhook to be JSON in UTF-8: '],
+        ['undecodable', 'stripe', 'expected the webhook to be JSON in UTF-8: '],
       ])
       expect(there.seen).toEqual([])
       await there.hapax.close()
