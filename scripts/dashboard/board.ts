@@ -1,6 +1,6 @@
 import { datasource, type Panel } from './grafana.ts'
 import { overview } from './overview.ts'
-import { consumers, effects, health, relays, retention } from './parts.ts'
+import { consumers, effects, health, relays, requests, retention } from './parts.ts'
 
 const COLUMNS = 24
 
@@ -8,6 +8,7 @@ const rows: readonly (readonly [title: string, panels: readonly Panel[]])[] = [
   ['Overview', overview],
   ['Consumers', consumers],
   ['Relays', relays],
+  ['HTTP requests', requests],
   ['Effects and commits', effects],
   ['Retention', retention],
   ['Health', health],

@@ -144,6 +144,24 @@ export const relays: readonly Panel[] = [
   }),
 ]
 
+export const requests: readonly Panel[] = [
+  lines({
+    title: 'Requests by outcome',
+    description:
+      'HTTP requests of hapax.http: run for the first time, sent again, refused. A mismatch is a key that a client has used for another request.',
+    unit: 'ops',
+    width: 12,
+    queries: [{ expr: rate('scope, outcome', 'hapax_http_requests_total'), legend: '{{scope}} {{outcome}}' }],
+  }),
+  lines({
+    title: 'Time to respond, p99',
+    description: 'From the arrival of a request to its response, with what it waited for.',
+    unit: 's',
+    width: 12,
+    queries: [{ expr: quantile(0.99, 'scope', 'hapax_http_request_seconds'), legend: '{{scope}}' }],
+  }),
+]
+
 export const effects: readonly Panel[] = [
   lines({
     title: 'External calls by state',

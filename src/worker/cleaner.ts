@@ -1,6 +1,6 @@
-import { asError, Signal } from '../base/index.ts'
+import { asError, type HapaxEvents, Signal } from '../base/index.ts'
 import type { ConsumerCore } from '../consumer/index.ts'
-import type { CleanupStep } from '../contracts/index.ts'
+import type { Cleaned, CleanupStep } from '../contracts/index.ts'
 import { type Engine, persist } from '../transaction/index.ts'
 import type { Membership } from './membership.ts'
 import type { WorkerCleanup } from './options.ts'
@@ -18,10 +18,10 @@ export interface CleanerOptions<Tx> {
 
 /** One kind of rows to delete, and whether this worker is the one to do it. */
 interface Task {
-  readonly what: 'receipts' | 'sent' | 'audit'
+  readonly what: HapaxEvents['cleaned']['what']
   readonly of: string
-  readonly olderThanMs: number
-  step(after: string | undefined): CleanupStep
+  /** Deletes some of them. */
+  clean(after: string | undefined): Promise<Cleaned>
   mine(): boolean
 }
 
@@ -72,8 +72,7 @@ export class Cleaner<Tx> {
       tasks.push({
         what: 'receipts',
         of: name,
-        olderThanMs: retentionMs,
-        step: (after) => ({ kind: 'receipts', consumer: name, after }),
+        clean: (after) => this.#step({ kind: 'receipts', consumer: name, after }, retentionMs),
         mine: () => membership.owns(`clean ${name}`, ({ consumers: others }) => others.has(name)),
       })
     }
@@ -82,23 +81,34 @@ export class Cleaner<Tx> {
       tasks.push({
         what: 'sent',
         of: relay,
-        olderThanMs: keepSentMs,
-        step: () => ({ kind: 'sent', relay }),
+        clean: () => this.#step({ kind: 'sent', relay }, keepSentMs),
         mine: () => membership.owns(`clean sent ${relay}`, ({ relays: others }) => others.includes(relay)),
       })
     }
     const { auditRetentionMs } = this.#options.cleanup
     if (auditRetentionMs !== 'forever') {
       const mine = (): boolean => membership.owns('clean audit', () => true)
-      tasks.push({ what: 'audit', of: '', olderThanMs: auditRetentionMs, step: () => ({ kind: 'audit' }), mine })
+      tasks.push({ what: 'audit', of: '', clean: () => this.#step({ kind: 'audit' }, auditRetentionMs), mine })
     }
+    const mine = (): boolean => membership.owns('clean responses', () => true)
+    tasks.push({ what: 'responses', of: '', clean: () => this.#expire(), mine })
     return tasks
   }
 
+  #step(step: CleanupStep, olderThanMs: number): Promise<Cleaned> {
+    return this.#options.engine.store.admin.clean(step, olderThanMs, STEP)
+  }
+
+  /** Responses say themselves when they expire. */
+  async #expire(): Promise<Cleaned> {
+    const deleted = await this.#options.engine.store.responses.expire(STEP)
+    return { deleted, after: deleted === STEP ? '' : undefined, oldestMs: undefined }
+  }
+
   /** Checks before every step whether the task is still ours: workers come and go during a long pass. */
-  async #clean({ what, of, olderThanMs, step, mine }: Task): Promise<void> {
+  async #clean({ what, of, clean, mine }: Task): Promise<void> {
     const { engine, membership, report } = this.#options
-    const { clock, store, events, logger } = engine
+    const { clock, events, logger } = engine
     const started = clock.monotonic()
     let endedAt = started
     let deleted = 0
@@ -109,7 +119,7 @@ export class Cleaner<Tx> {
       do {
         if (this.#stopping || !membership.alive || !mine()) break
         const began = clock.monotonic()
-        const done = await persist(engine, () => store.admin.clean(step(after), olderThanMs, STEP))
+        const done = await persist(engine, () => clean(after))
         deleted += done.deleted
         oldestMs = oldest(oldestMs, done.oldestMs)
         after = done.after

@@ -92,6 +92,7 @@ const MOVED: readonly string[] = [
   'Published and relayed',
   'Messages in the outbox',
   'Failures of relays',
+  'Requests by outcome',
   'External calls by state',
   'Unknown commits by resolution',
   'Leases lost',

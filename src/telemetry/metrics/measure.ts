@@ -33,6 +33,7 @@ class Measures implements Measuring {
   /** By the name in the events, so that a message costs one look-up. */
   readonly #consumers = new Named(MOST_NAMES, (label) => this.#consumerCells(label))
   readonly #relays = new Named(MOST_NAMES, (label) => this.#relayCells(label))
+  readonly #scopes = new Named(MOST_NAMES, (label) => this.#scopeCells(label))
   readonly #relayUp = new Map<string, number>()
   /** How many workers of this process serve a relay. */
   readonly #serving = new Map<string, number>()
@@ -83,6 +84,11 @@ class Measures implements Measuring {
         this.#series.write(commitUnknown, [this.#label(consumer), resolved], 1),
       ),
       events.on('published', () => published.write(1)),
+      events.on('http-request', ({ scope, outcome, durationMs }) => {
+        const cells = this.#scopes.of(scope)
+        cells.outcomes[outcome].write(1)
+        cells.duration.write(durationMs / 1_000)
+      }),
     )
     for (const outcome of PLAIN) {
       this.#ignore.push(events.on(outcome, ({ consumer }) => this.#count(consumer, outcome)))
@@ -224,6 +230,24 @@ class Measures implements Measuring {
     }
   }
 
+  #scopeCells(label: string): ScopeCells {
+    const outcome = (name: RequestOutcome): Cell => this.#zero('httpRequests', [label, name])
+    return {
+      outcomes: {
+        first: outcome('first'),
+        replayed: outcome('replayed'),
+        unprotected: outcome('unprotected'),
+        'in-progress': outcome('in-progress'),
+        mismatch: outcome('mismatch'),
+        rejected: outcome('rejected'),
+        'rolled-back': outcome('rolled-back'),
+        failed: outcome('failed'),
+        unavailable: outcome('unavailable'),
+      },
+      duration: this.#sink.cell(METRICS.httpRequest, [label]),
+    }
+  }
+
   #zero(name: keyof typeof METRICS, values: readonly string[]): Cell {
     const cell = this.#sink.cell(METRICS[name], values)
     cell.write(0)
@@ -265,4 +289,12 @@ interface RelayCells {
   readonly relayed: Cell
   readonly lag: Cell
   readonly failures: Readonly<Record<RelayFailure, Cell>>
+}
+
+type RequestOutcome = HapaxEvents['http-request']['outcome']
+
+/** The series of a scope, which every request needs. */
+interface ScopeCells {
+  readonly outcomes: Readonly<Record<RequestOutcome, Cell>>
+  readonly duration: Cell
 }

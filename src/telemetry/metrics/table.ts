@@ -6,7 +6,17 @@ export interface Metric {
   readonly name: string
   readonly help: string
   readonly kind: 'counter' | 'histogram' | 'gauge'
-  readonly unit: 'messages' | 'seconds' | 'keys' | 'workers' | 'rows' | 'calls' | 'commits' | 'errors' | 'none'
+  readonly unit:
+    | 'messages'
+    | 'requests'
+    | 'seconds'
+    | 'keys'
+    | 'workers'
+    | 'rows'
+    | 'calls'
+    | 'commits'
+    | 'errors'
+    | 'none'
   readonly labels: readonly string[]
   /** Upper bounds, for histograms. */
   readonly buckets?: readonly number[]
@@ -66,6 +76,8 @@ type MetricName =
   | 'commitUnknown'
   | 'effects'
   | 'leaseLost'
+  | 'httpRequests'
+  | 'httpRequest'
   | 'cleaned'
   | 'cleanupPass'
   | 'cleanupLast'
@@ -155,6 +167,18 @@ export const METRICS: Readonly<Record<MetricName, Metric>> = {
     'messages',
     ['consumer'],
     'Messages that another process took over because this one had been silent for too long.',
+  ),
+  httpRequests: counter(
+    'hapax_http_requests_total',
+    'requests',
+    ['scope', 'outcome'],
+    'HTTP requests of this process, by what became of them.',
+  ),
+  httpRequest: histogram(
+    'hapax_http_request_seconds',
+    DURATION,
+    ['scope'],
+    'From the arrival of an HTTP request to its response, with what it waited for.',
   ),
   cleaned: counter('hapax_cleaned_total', 'rows', ['what'], 'Rows that the cleanup of this process deleted.'),
   cleanupPass: gauge('hapax_cleanup_pass_seconds', 'seconds', ['what'], 'How long the last pass of the cleanup took.'),

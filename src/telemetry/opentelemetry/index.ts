@@ -149,7 +149,7 @@ function tracerOf(given: TracerProvider | undefined): () => Tracer {
 
 const VERSION = version()
 
-const WATCHED: readonly Operation[] = ['publish', 'relay', 'receive', 'process', 'settle', 'effect', 'upkeep']
+const WATCHED: readonly Operation[] = ['publish', 'relay', 'receive', 'process', 'settle', 'effect', 'http', 'upkeep']
 
 /** An operation without a span. */
 const UNWATCHED: Running = { add: () => {}, enter: (work) => work(), end: () => {} }

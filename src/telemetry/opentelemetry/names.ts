@@ -55,9 +55,9 @@ export class Named {
 }
 
 /** The name of a span: what is done, and where. */
-export function spanName(operation: Operation, { destination, effect }: Facts): string {
-  const what = operation === 'effect' ? 'effect' : (OPERATIONS[operation]?.name ?? operation)
-  const where = operation === 'effect' ? effect : destination
+export function spanName(operation: Operation, { destination, effect, scope }: Facts): string {
+  const what = OPERATIONS[operation]?.name ?? operation
+  const where = operation === 'effect' ? effect : operation === 'http' ? scope : destination
   return where === undefined ? what : `${what} ${where}`
 }
 

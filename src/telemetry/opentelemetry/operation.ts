@@ -79,7 +79,7 @@ export class Watched implements Running {
     const { outcomes, error } = this.#found
     const failed = isFailure(this.#operation, this.#found)
     const errorType = failed ? errorTypes.of(error) : undefined
-    if (this.#operation !== 'effect') {
+    if (this.#operation !== 'effect' && this.#operation !== 'http') {
       const ms = endedAt - this.#began
       durations.record(this.#operation, this.#facts, { ms, errorType, found: this.#found, inner: this.#inner })
     }
@@ -121,7 +121,8 @@ export class Watched implements Running {
   }
 
   #attributes(named: Named): Attributes {
-    const { consumer, relay, effect } = this.#facts
+    const { consumer, relay, effect, scope } = this.#facts
+    if (this.#operation === 'http') return { 'hapax.http.scope': scope ?? '' }
     if (this.#operation === 'effect') {
       return { ...(consumer !== undefined && { 'hapax.consumer': consumer }), 'hapax.effect': effect ?? '' }
     }

@@ -69,6 +69,12 @@ const sms = hapax.leased('sms', { leaseMs: 1_500, retry }).on(SmsRequested, asyn
   })
 })
 
+// Sent by browsers, some of them twice, and refused at times.
+const orders = hapax.http('orders', { principal: 'none', keepMs: 20_000 }).handler(async (_, { tx, key }) => {
+  await tx.query(insertEffect(place, 'orders', key ?? ''))
+  return new Response('placed', { status: 201 })
+})
+
 const worker = hapax.worker({
   relay: js.stream(stream, { maxAgeMs: 7 * 86_400_000 }),
   consume: [billing.from(js.consumer('billing', { stream })), stock, payments, sms],
@@ -110,6 +116,11 @@ async function round(n: number): Promise<void> {
     sms.handle({ id, source: '/sms', type: 'sms.requested', time, data: { id, n } }),
     payments.handle(payment),
   ])
+  for (const times of n % 3 === 0 ? [1, 2] : [1]) await orders(placing(id, n % 20 === 0 ? times : 0))
   if (n % 3 === 0) await payments.handle(payment)
   if (n % 10 === 0) await payments.handle({ ...payment, data: { id, n: -n } })
+}
+
+function placing(key: string, n: number): Request {
+  return new Request('http://shop/orders', { method: 'POST', headers: { 'idempotency-key': key }, body: String(n) })
 }
