@@ -40,10 +40,16 @@ export function workerFindings(status: StoreStatus, subscriptions: readonly Subs
       ...relays.flatMap((relay) => relayFindings(relay, live)),
     ]
   }
-  const waits = consumers.some((each) => each.waiting + each.retrying > 0) || relays.some(({ waiting }) => waiting > 0)
-  if (!waits) return [...dead, ok('none is alive, and nothing waits')]
+  const requests = consumers.filter(({ consumer }) => isScope(consumer)).flatMap(unfinished)
+  const others = consumers.filter(({ consumer }) => !isScope(consumer))
+  const waits = others.some((each) => each.waiting + each.retrying > 0) || relays.some(({ waiting }) => waiting > 0)
+  if (!waits) return [...dead, ...(requests.length > 0 ? requests : [ok('none is alive, and nothing waits')])]
   const advice = 'Start a worker: hapax.worker(…).start(), npx hapax work, or for an outbox npx hapax relay.'
-  return [...dead, { check: 'workers', level: 'error', message: 'messages wait, and no worker is alive', advice }]
+  return [
+    ...dead,
+    ...requests,
+    { check: 'workers', level: 'error', message: 'messages wait, and no worker is alive', advice },
+  ]
 }
 
 /** A row that no worker has buried yet: normal for a few seconds after a crash. */
@@ -122,13 +128,14 @@ function consumerFindings(
   subscriptions: readonly Subscription[],
   live: readonly Live[],
 ): readonly Finding[] {
-  const { waiting = 0, retrying = 0, oldestAt = null } = consumers.find(({ consumer }) => consumer === name) ?? {}
+  const found = consumers.find(({ consumer }) => consumer === name)
+  const { waiting = 0, retrying = 0 } = found ?? {}
   const types = subscriptions.filter(({ consumer }) => consumer === name).map(({ type }) => type)
   const all = live.filter(({ serves }) => serves.consumers.has(name))
   // Stuck workers have lanes only if there is no other worker.
   const able = all.filter(({ serves }) => !serves.stuck)
   const serving = able.length > 0 ? able : all
-  if (serving.length === 0 && isScope(name)) return oldestAt === null ? [] : unfinished(name, waiting + retrying)
+  if (serving.length === 0 && isScope(name)) return found === undefined ? [] : unfinished(found)
   if (serving.length === 0) return unserved(name, waiting + retrying, types.length > 0)
   const handles = ({ serves }: Live, type: string): boolean => serves.consumers.get(name)?.includes(type) ?? false
   const orphans = types.filter((type) => !serving.some((worker) => handles(worker, type)))
@@ -179,12 +186,15 @@ function unserved(name: string, open: number, subscribed: boolean): readonly Fin
 }
 
 /** Requests of which some are due, so that no process works on them. A request needs no worker: its client may send it again. */
-function unfinished(name: string, open: number): readonly Finding[] {
+function unfinished({ consumer, waiting, retrying, oldestAt }: StoreStatus['consumers'][number]): readonly Finding[] {
+  if (oldestAt === null) return []
+  const open = waiting + retrying
+  const which = open === 1 ? '1 request' : `${open} requests`
   return [
     {
       check: 'workers',
       level: 'warning',
-      message: `${open === 1 ? '1 request' : `${open} requests`} of ${name} ${open === 1 ? 'is' : 'are'} not finished, and no live worker serves it`,
+      message: `${which} of ${consumer} ${open === 1 ? 'is' : 'are'} not finished, and no live worker serves it`,
       advice:
         'They go on when their clients send them again. To have them finished in any case, start a worker that consumes it.',
     },

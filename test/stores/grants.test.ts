@@ -79,6 +79,17 @@ describe.for(databases.filter(([name]) => testStores().includes(name)))('grants 
     await expect(hapax.failed.discard(first?.seq ?? '', { actor: 'tester' })).rejects.toThrow(/denied/)
   })
 
+  it('a viewer sees endpoints, and not what signs their webhooks', async () => {
+    const { open, table } = await setUp()
+    await (await open('migrator')).migrate()
+    const hapax = await open('viewer')
+    await query(hapax, `select id, url, types, enabled, reason, note from ${table('endpoints')}`)
+    await expect(query(hapax, `select secrets from ${table('endpoints')}`)).rejects.toThrow(/denied/)
+    await expect(query(hapax, `select * from ${table('endpoints')}`)).rejects.toThrow(/denied/)
+    const drift = (await hapax.doctor()).filter(({ check }) => check === 'schema drift')
+    expect(drift.map(({ level }) => level)).toEqual(['ok'])
+  })
+
   it('a producer publishes, and reads nothing', async () => {
     const { open, routine } = await setUp()
     await (await open('migrator')).migrate()
@@ -116,6 +127,17 @@ async function work(hapax: Hapax<unknown>): Promise<void> {
   await worker.drain()
   await worker.stop()
   await hapax.cleanup({ consumer: 'billing', olderThanMs: 1 })
+  await answer(hapax)
+}
+
+/** A request, its retry, and another one under the same key once the response has expired. */
+async function answer(hapax: Hapax<unknown>): Promise<void> {
+  const orders = hapax.http('orders', { principal: 'none', keepMs: 1_000 })
+  let handled = 0
+  const handler = orders.handler(() => Response.json({ handled: ++handled }))
+  const send = () => handler(new Request('http://shop/orders', { method: 'POST', headers: { 'idempotency-key': 'a' } }))
+  for (const _ of ['once', 'again']) expect(await (await send()).json()).toEqual({ handled: 1 })
+  await expect.poll(async () => (await send()).json(), { timeout: 20_000 }).toEqual({ handled: 2 })
 }
 
 /** Leaves three messages in the failed store. */

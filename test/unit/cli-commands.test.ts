@@ -1,6 +1,8 @@
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { stripVTControlCharacters } from 'node:util'
+import { createHapax, silentLogger } from 'hapax'
+import { sqlite } from 'hapax/sqlite'
 import { describe, expect, it } from 'vitest'
 import { cli, sharedDatabase } from '../support/cli.ts'
 
@@ -413,6 +415,45 @@ describe('explain', () => {
     expect((await cli(['explain', 'failed-1'], around)).stdout).not.toContain('trace id')
     const other = JSON.parse((await cli(['explain', 'failed-1', '--json'], around)).stdout)
     expect(other.messages[0]).not.toHaveProperty('traceId')
+  })
+
+  it('finds a request by its key alone, and tells how it was answered', async () => {
+    const around = shop.copy()
+    const store = sqlite({ path: join(around.cwd, 'shop.db') })
+    const hapax = createHapax({ store, source: '/shop', logger: silentLogger })
+    const request = (user: string) =>
+      new Request(`http://shop/orders?as=${user}`, {
+        method: 'POST',
+        headers: { 'idempotency-key': 'key-17' },
+        body: '{}',
+      })
+    const principal = ({ url }: Request): string => new URL(url).searchParams.get('as') ?? ''
+    const handler = hapax
+      .http('orders', { principal })
+      .handler((each) => Response.json({ secret: 'body' }, { status: principal(each) === 'ada' ? 201 : 422 }))
+    for (const user of ['ada', 'bob']) await handler(request(user))
+    await hapax.close()
+    const { stdout } = await cli(['explain', 'key-17'], around)
+    expect(stdout).toMatch(/^key-17 {2}http\.request from POST .*orders/m)
+    expect(stdout.match(/taken by http:orders/g)).toHaveLength(2)
+    expect(stdout).toMatch(/response {2}answered with 201, which is sent again until \d{4}-/)
+    expect(stdout).toMatch(/answered with 422/)
+    expect(stdout).toContain('http:orders is done with it; another request with this key gets the same response.')
+    expect(stdout).not.toContain('duplicate')
+    const { messages } = JSON.parse((await cli(['explain', 'key-17', '--json'], around)).stdout)
+    const traces = messages.flatMap((each: { traces: readonly object[] }) => each.traces)
+    const response = {
+      where: 'response',
+      consumer: 'http:orders',
+      at: expect.any(String),
+      expiresAt: expect.any(String),
+    }
+    expect(traces).toEqual(
+      expect.arrayContaining([
+        { ...response, status: 201 },
+        { ...response, status: 422 },
+      ]),
+    )
   })
 
   it('says that nothing is known', async () => {

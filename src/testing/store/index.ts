@@ -37,6 +37,7 @@ import { endpoints } from './requests/endpoints.ts'
 import { expiry } from './requests/expiry.ts'
 import { httpRequests } from './requests/http.ts'
 import { leasedRequests } from './requests/leased-http.ts'
+import { looks } from './requests/looks.ts'
 import { responses } from './requests/responses.ts'
 import { severalServices } from './several-services.ts'
 import { outages } from './telemetry/outages.ts'
@@ -108,6 +109,7 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   'expiry of responses': expiry,
   'HTTP requests': httpRequests,
   'HTTP requests under leases': leasedRequests,
+  'looks at requests': looks,
   'endpoints of webhooks': endpoints,
   'shared workers': sharing,
   migrations,

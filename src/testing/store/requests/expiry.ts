@@ -1,19 +1,8 @@
 import assert from 'node:assert/strict'
 import type { InboxRow } from '../../../contracts/index.ts'
-import type { StoredMessage } from '../../../message/index.ts'
 import type { Case } from '../case.ts'
 import type { World } from '../world.ts'
-import { answer, CREATED, ORDERS, request, rowOf, take, UNIT } from './request.ts'
-
-/** Stores a request as leased work, and leases it. */
-async function leasedRequest(world: World, message: StoredMessage): Promise<InboxRow> {
-  const token = crypto.randomUUID()
-  await world.store.inbox.store(UNIT, { consumer: ORDERS, token, messages: [message], ordered: false, starts: 0 })
-  const seq = await world.store.inbox.find(ORDERS, message.messageKey)
-  const [row] = await world.store.inbox.lease([seq ?? ''], crypto.randomUUID(), 60_000)
-  assert.ok(row)
-  return row
-}
+import { answer, CREATED, leasedRequest, ORDERS, request, rowOf, take, UNIT } from './request.ts'
 
 /** Settles leased work with a response. */
 async function settle(world: World, { seq, leaseToken, fence, message }: InboxRow, keepMs: number): Promise<boolean> {

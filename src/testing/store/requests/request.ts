@@ -1,5 +1,14 @@
+import assert from 'node:assert/strict'
 import { isHapaxError } from '../../../base/index.ts'
-import type { Receipt, ResponseRow, StoredResponse, Unit, UnitOptions, Writes } from '../../../contracts/index.ts'
+import type {
+  InboxRow,
+  Receipt,
+  ResponseRow,
+  StoredResponse,
+  Unit,
+  UnitOptions,
+  Writes,
+} from '../../../contracts/index.ts'
 import { fingerprint, messageKey, type StoredMessage } from '../../../message/index.ts'
 import type { AnyStore, Tx, World } from '../world.ts'
 
@@ -78,4 +87,14 @@ export function answer(world: World, row: ResponseRow): Promise<void> {
     value: undefined,
     writes: { response: row },
   }))
+}
+
+/** Stores a request as leased work, and leases it. */
+export async function leasedRequest(world: World, message: StoredMessage): Promise<InboxRow> {
+  const token = crypto.randomUUID()
+  await world.store.inbox.store(UNIT, { consumer: ORDERS, token, messages: [message], ordered: false, starts: 0 })
+  const seq = await world.store.inbox.find(ORDERS, message.messageKey)
+  const [row] = await world.store.inbox.lease([seq ?? ''], crypto.randomUUID(), 60_000)
+  assert.ok(row)
+  return row
 }
