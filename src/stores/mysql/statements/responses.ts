@@ -10,15 +10,19 @@ import { bytes, microseconds, text } from './rows.ts'
 export function responses(prefix: string): ResponseStatements {
   const { receipts, responses: kept, inbox, failed, effects } = tables(prefix)
   const isExpired = `expires_at <= ${NOW}`
-  // A derived table, which is not locked: the inbox must not be.
+  // A derived table, which is not locked: the inbox must not be. Lookups with a limit, because EXISTS may be planned to read whole tables.
+  // A response that has lost its receipt stays until its key comes again.
   const finished = (where: string): string => `
   select p.consumer, p.message_key from ${kept} as p ${where}
-  and not exists (select 1 from ${inbox} as i where i.message_key = p.message_key and i.consumer = p.consumer)
-  and not exists (select 1 from ${failed} as f
-    where f.consumer = p.consumer and f.message_key = p.message_key and f.origin = 'inbox')`
+  and (select 1 from ${receipts} as o ${BY_KEY}
+    where o.consumer = p.consumer and o.message_key = p.message_key limit 1) is not null
+  and (select 1 from ${inbox} as i force index (inbox_message)
+    where i.message_key = p.message_key and i.consumer = p.consumer limit 1) is null
+  and (select 1 from ${failed} as f force index (failed_message)
+    where f.consumer = p.consumer and f.message_key = p.message_key and f.origin = 'inbox' limit 1) is null`
   const lockText = (found: string, locked: string): string => `
 select m.consumer, m.message_key from (${found}) as old
-left join ${receipts} as r ${BY_KEY} on r.consumer = old.consumer and r.message_key = old.message_key
+straight_join ${receipts} as r ${BY_KEY} on r.consumer = old.consumer and r.message_key = old.message_key
 straight_join ${kept} as m ${BY_KEY} on m.consumer = old.consumer and m.message_key = old.message_key
 where m.${isExpired} for update ${locked}`
   const deleteTexts = [kept, receipts, effects].map(

@@ -9,9 +9,9 @@ import { LATER, MS } from './fragments.ts'
 
 /** Responses. */
 export function responses(schema: string): ResponseStatements {
-  // Lookups of their own, not joins: those may be planned to read all of the inbox. The time of the statement, because an index is not
-  // searched by clock_timestamp().
-  const expired = `p.expires_at <= statement_timestamp()
+  // Lookups of their own, not joins: those may be planned to read all of the inbox. An index is searched by the time of the statement, and
+  // not by that of the clock.
+  const expired = (now: string): string => `p.expires_at <= ${now}
   and (select true from ${schema}.inbox i where i.message_key = p.message_key and i.consumer = p.consumer limit 1) is null
   and (select true from ${schema}.failed f
     where f.consumer = p.consumer and f.message_key = p.message_key and f.origin = 'inbox' limit 1) is null`
@@ -48,14 +48,14 @@ where r.consumer = $1::text and r.message_key = $2::uuid`,
     lockExpired: statement(
       `
 select p.consumer, p.message_key::text as message_key from ${schema}.responses p
-where ${expired}
+where ${expired('statement_timestamp()')}
 order by p.expires_at limit $1::integer for update of p skip locked`,
       (limit) => [limit],
     ),
     lockOne: statement(
       `
 select p.consumer, p.message_key::text as message_key from ${schema}.responses p
-where p.consumer = $1::text and p.message_key = $2::uuid and ${expired}
+where p.consumer = $1::text and p.message_key = $2::uuid and ${expired('clock_timestamp()')}
 for update of p`,
       keyOf,
     ),
