@@ -3,12 +3,14 @@
 import type { Endpoint, Finding, StoreStatus } from '../contracts/index.ts'
 import { deliveriesName } from '../message/index.ts'
 
+type Looked = Omit<Endpoint, 'secrets'>
+
 /** Endpoints that get nothing, and what has failed because of it. Nothing, where there are no endpoints. */
-export function endpointFindings(endpoints: readonly Endpoint[], status: StoreStatus): readonly Finding[] {
+export function endpointFindings(endpoints: readonly Looked[], status: StoreStatus): readonly Finding[] {
   return [...Map.groupBy(endpoints, ({ relay }) => relay)].map(([relay, own]) => findingOf(relay, own, status))
 }
 
-function findingOf(relay: string, endpoints: readonly Endpoint[], status: StoreStatus): Finding {
+function findingOf(relay: string, endpoints: readonly Looked[], status: StoreStatus): Finding {
   const disabled = endpoints.filter(({ enabled }) => !enabled)
   const missed = status.failed
     .filter(({ scope, reason }) => scope === deliveriesName(relay) && REASONS.has(reason))

@@ -35,7 +35,7 @@ export async function doctor(
     const stranded = await strandedFindings(store.workers, status, subscriptions)
     const workers = [...workerFindings(status, subscriptions), ...stranded]
     const old = await withOldReceipts(store.admin, status, options.maxAgeMs?.receipts, limits)
-    const endpoints = endpointFindings(await store.endpoints.list(), status)
+    const endpoints = endpointFindings(await store.endpoints.look(), status)
     return [...workers, ...endpoints, ...statusFindings(status, now(), limits), ...growthFindings(status, old, limits)]
   })
   return [...schema, ...settings, ...waiting, ...(await attempt('held keys', () => keyFindings(store.keys)))]

@@ -29,7 +29,7 @@ async function copiesOf(
   source: string | undefined,
   found: readonly Trace[],
 ): Promise<readonly Trace[]> {
-  const known = await endpoints.list()
+  const known = await endpoints.look()
   if (known.length === 0) return []
   const origins =
     source === undefined

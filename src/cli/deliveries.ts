@@ -9,10 +9,15 @@ import type { AnyHapax } from './store.ts'
 /** The addresses of endpoints, by id. */
 export type Addresses = ReadonlyMap<string, string>
 
-/** The addresses of all endpoints that these traces may name. */
+/** The addresses of all endpoints that these traces may name. Who may not read their secrets cannot list them. */
 export async function addressesOf(hapax: AnyHapax, traces: readonly Trace[]): Promise<Addresses> {
-  if (!('endpoints' in hapax) || !traces.some(({ source }) => originOf(source) !== undefined)) return new Map()
-  return new Map((await hapax.endpoints.list()).map(({ id, url }) => [id, url]))
+  const named = traces.flatMap(({ source }) => originOf(source)?.endpoint ?? [])
+  if (!('endpoints' in hapax) || named.length === 0) return new Map()
+  try {
+    return new Map((await hapax.endpoints.list()).map(({ id, url }) => [id, url]))
+  } catch {
+    return new Map(named.map((id) => [id, 'address not readable']))
+  }
 }
 
 /** The endpoint that a trace is about, with its address; undefined: it is about none. */

@@ -42,6 +42,8 @@ export interface StoreEndpoints {
   add(endpoint: Omit<Endpoint, 'createdAt' | 'changedAt'>, audit: Audit): Promise<boolean>
   /** Those of one relay, or all of them, by relay and id. */
   list(relay?: string): Promise<readonly Endpoint[]>
+  /** All of them, without their secrets: for those who may look, and not sign. */
+  look(): Promise<readonly Omit<Endpoint, 'secrets'>[]>
   /** False: there is no such endpoint. */
   change(id: string, change: EndpointChange, audit: Audit): Promise<boolean>
   /** Forgets an endpoint; what waits for it stays. False: there is no such endpoint. */

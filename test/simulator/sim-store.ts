@@ -313,7 +313,13 @@ export class SimStore implements Store<SimTx> {
 
   readonly responses: Store<SimTx>['responses'] = { read: absent, expire: absent, forget: absent }
 
-  readonly endpoints: Store<SimTx>['endpoints'] = { add: absent, list: absent, change: absent, remove: absent }
+  readonly endpoints: Store<SimTx>['endpoints'] = {
+    add: absent,
+    list: absent,
+    look: absent,
+    change: absent,
+    remove: absent,
+  }
 
   readonly workers: Store<SimTx>['workers'] = {
     look: (shares) => this.#repeated('looks', (db) => shares.map((share) => this.#sql.look(db, share))),

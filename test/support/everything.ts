@@ -226,6 +226,7 @@ async function endpoints(store: Store<RigTx>): Promise<void> {
   await store.endpoints.add({ ...endpoint, enabled: true, reason: null, note: null }, { action: 'add', actor: 'test' })
   await store.endpoints.change('ep-1', { note: 'changed' }, { action: 'change', actor: 'test' })
   await store.endpoints.list('default')
+  await store.endpoints.look()
   await store.admin.trace('handled 7')
   await store.endpoints.remove('ep-1', { action: 'remove', actor: 'test' })
 }

@@ -145,6 +145,7 @@ class Memory implements MemoryStore {
   readonly endpoints: StoreEndpoints = {
     add: (endpoint, audit) => this.#alone((data) => addEndpoint(data, endpoint, audit)),
     list: (relay) => this.#alone((data) => listEndpoints(data, relay)),
+    look: () => this.#alone((data) => listEndpoints(data, undefined).map(({ secrets: _, ...looked }) => looked)),
     change: (id, change, audit) => this.#alone((data) => changeEndpoint(data, id, change, audit)),
     remove: (id, audit) => this.#alone((data) => removeEndpoint(data, id, audit)),
   }

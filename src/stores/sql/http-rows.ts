@@ -30,12 +30,16 @@ export function endpointLists({ types, secrets }: WrittenEndpoint): readonly [ty
 
 /** A row of `endpoints`. */
 export function asEndpoint(row: Row): Endpoint {
+  return { ...asLooked(row), secrets: asSecrets(asText(row['secrets'])) }
+}
+
+/** The same without secrets. */
+export function asLooked(row: Row): Omit<Endpoint, 'secrets'> {
   return {
     id: asText(row['id']),
     relay: asText(row['relay']),
     url: asText(row['url']),
     types: JSON.parse(asText(row['types'])),
-    secrets: asSecrets(asText(row['secrets'])),
     enabled: asBoolean(row['enabled']),
     reason: asTextOrNull(row['reason']),
     note: asTextOrNull(row['note']),

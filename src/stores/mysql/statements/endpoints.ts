@@ -6,10 +6,12 @@ import { bytes, text } from './rows.ts'
 /** The endpoints of outgoing webhooks. */
 export function endpoints(prefix: string): EndpointStatements {
   const { endpoints: table } = tables(prefix)
-  const columns = `m.id, m.relay, m.url, m.types, m.secrets, m.enabled, m.reason, m.note, ${MS('m.created_at')} as created_at,
+  const looked = `m.id, m.relay, m.url, m.types, m.enabled, m.reason, m.note, ${MS('m.created_at')} as created_at,
   ${MS('m.changed_at')} as changed_at`
+  const columns = `${looked}, m.secrets`
   return {
     list: plain(`select ${columns} from ${table} as m order by m.relay, m.id`),
+    look: plain(`select ${looked} from ${table} as m order by m.relay, m.id`),
     lock: statement(`select ${columns} from ${table} as m ${BY_KEY} where m.id = ? for update`, (id) => [text(id)]),
     insert: statement(
       `

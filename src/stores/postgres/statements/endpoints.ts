@@ -4,9 +4,11 @@ import { MS } from './fragments.ts'
 
 /** The endpoints of outgoing webhooks. */
 export function endpoints(schema: string): EndpointStatements {
-  const columns = `id, relay, url, types, secrets, enabled, reason, note, ${MS('created_at')} as created_at, ${MS('changed_at')} as changed_at`
+  const looked = `id, relay, url, types, enabled, reason, note, ${MS('created_at')} as created_at, ${MS('changed_at')} as changed_at`
+  const columns = `${looked}, secrets`
   return {
     list: plain(`select ${columns} from ${schema}.endpoints order by relay collate "C", id collate "C"`),
+    look: plain(`select ${looked} from ${schema}.endpoints order by relay collate "C", id collate "C"`),
     lock: statement(`select ${columns} from ${schema}.endpoints where id = $1::text for update`, (id) => [
       encodeText(id),
     ]),

@@ -8,7 +8,9 @@ export type WrittenEndpoint = Omit<Endpoint, 'createdAt' | 'changedAt'>
 export interface EndpointStatements {
   /** id, relay, url, types, secrets, enabled, reason, note, created_at, changed_at; by relay and id. */
   readonly list: Statement
-  /** Locks an endpoint and returns the same columns. */
+  /** The same columns without secrets, which not everybody may read. */
+  readonly look: Statement
+  /** Locks an endpoint and returns the columns of `list`. */
   readonly lock: Sql<[id: string]>
   /** Fails if the id is taken. */
   readonly insert: Sql<[endpoint: WrittenEndpoint]>

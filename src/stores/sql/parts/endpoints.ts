@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { AuditSubject, Endpoint, StoreEndpoints } from '../../../contracts/index.ts'
-import { asEndpoint } from '../http-rows.ts'
+import { asEndpoint, asLooked } from '../http-rows.ts'
 import { change as changeRow } from './change.ts'
 import { rowsOf, type SqlParts } from './context.ts'
 
@@ -25,6 +25,7 @@ export function sqlEndpoints(parts: SqlParts): StoreEndpoints {
       }
     },
     list: async (relay) => (await list()).filter((each) => relay === undefined || each.relay === relay),
+    look: async () => (await rowsOf(parts, endpoints.look)).map(asLooked),
     change: (id, change, audit) =>
       changeRow(parts, endpoints.lock(id), (row) => {
         const before = asEndpoint(row)

@@ -4,9 +4,11 @@ import { NOW } from './migrations.ts'
 
 /** The endpoints of outgoing webhooks. */
 export function endpoints(prefix: string): EndpointStatements {
-  const columns = 'id, relay, url, types, secrets, enabled, reason, note, created_at, changed_at'
+  const looked = 'id, relay, url, types, enabled, reason, note, created_at, changed_at'
+  const columns = `${looked}, secrets`
   return {
     list: plain(`select ${columns} from ${prefix}endpoints order by relay, id`),
+    look: plain(`select ${looked} from ${prefix}endpoints order by relay, id`),
     lock: statement(`select ${columns} from ${prefix}endpoints where id = ?`, (id) => [encodeText(id)]),
     insert: statement(
       `

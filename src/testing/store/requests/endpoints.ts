@@ -64,6 +64,12 @@ export const endpoints: readonly Case[] = [
       assert.deepEqual(await ids(), ['B', 'a2', 'b', 'a'])
       assert.deepEqual(await ids('partners'), ['B', 'a2', 'b'])
       assert.deepEqual(await ids('nobody'), [])
+      const looked = await all.look()
+      assert.deepEqual(
+        looked,
+        (await all.list()).map(({ secrets: _, ...rest }) => rest),
+      )
+      assert.ok(looked.every((each) => !('secrets' in each)))
     },
   },
   {
