@@ -12,7 +12,7 @@ const needs: readonly (readonly [files: string, oneOf: readonly Name[]])[] = [
   ['test/stores/mysql*', ['mysql']],
   ['test/stores/{sqlite,operator}*', ['sqlite']],
   ['test/stores/{redis,lease-worker}*', ['redis']],
-  ['test/stores/{grants,poison,sql-publish}*', servers],
+  ['test/stores/{grants,poison,responses,sql-publish}*', servers],
   ['test/stores/{closing,cost,fake-store,growth,histories,metrics,opentelemetry}*', durable],
   ['test/stores/webhooks*', [...durable, 'redis']],
   ['test/brokers/rabbitmq*', ['rabbitmq']],
