@@ -1,6 +1,7 @@
+import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { fingerprintOfRequest, messageOf, rebuilt } from '../../src/requests/identity.ts'
-import { capture, httpSettings } from '../../src/requests/index.ts'
+import { capture, httpSettings, PROBLEMS } from '../../src/requests/index.ts'
 import { parseKey } from '../../src/requests/key.ts'
 
 const headers = (value: string): Headers => new Headers({ 'idempotency-key': value })
@@ -181,4 +182,11 @@ describe('a captured response', () => {
       message: expect.stringContaining(why),
     })
   })
+})
+
+it('the page about HTTP lists every problem with its status', () => {
+  const page = readFileSync(new URL('../../docs/http.md', import.meta.url), 'utf8')
+  const listed = [...page.matchAll(/^\| (\d{3}) \| `([a-z-]+)` \|/gm)].map(([, status, code]) => `${status} ${code}`)
+  const known = Object.entries(PROBLEMS).map(([code, [status]]) => `${status} ${code}`)
+  expect(listed.sort()).toEqual(known.sort())
 })
