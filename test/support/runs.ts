@@ -24,6 +24,7 @@ export const divided: readonly string[] = [
   'test/faults/disk-full.test.ts',
   'test/faults/down.test.ts',
   'test/faults/fail-over.test.ts',
+  'test/faults/http.test.ts',
   'test/faults/kill-sweep.test.ts',
   'test/faults/killer.test.ts',
   'test/faults/race.test.ts',
