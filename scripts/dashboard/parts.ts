@@ -150,15 +150,23 @@ export const requests: readonly Panel[] = [
     description:
       'HTTP requests of hapax.http: run for the first time, sent again, refused. A mismatch is a key that a client has used for another request.',
     unit: 'ops',
-    width: 12,
+    width: 8,
     queries: [{ expr: rate('scope, outcome', 'hapax_http_requests_total'), legend: '{{scope}} {{outcome}}' }],
   }),
   lines({
     title: 'Time to respond, p99',
     description: 'From the arrival of a request to its response, with what it waited for.',
     unit: 's',
-    width: 12,
+    width: 8,
     queries: [{ expr: quantile(0.99, 'scope', 'hapax_http_request_seconds'), legend: '{{scope}}' }],
+  }),
+  lines({
+    title: 'Webhooks received by outcome',
+    description:
+      'What providers sent: stored, duplicates, refused. Many bad signatures are an attack, or a secret that was rotated on one side only.',
+    unit: 'ops',
+    width: 8,
+    queries: [{ expr: rate('source, outcome', 'hapax_webhooks_total'), legend: '{{source}} {{outcome}}' }],
   }),
 ]
 

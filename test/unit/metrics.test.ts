@@ -215,6 +215,23 @@ describe('measure', () => {
   })
 })
 
+describe('requests and webhooks', () => {
+  it('are counted by what became of them', () => {
+    measure(events, numbers)
+    events.emit('http-request', () => ({ scope: 'orders', outcome: 'first', status: 201, durationMs: 30 }))
+    events.emit('http-request', () => ({ scope: 'orders', outcome: 'replayed', status: 201, durationMs: 1 }))
+    for (const outcome of ['stored', 'duplicate', 'duplicate', 'bad-signature'] as const)
+      events.emit('webhook', () => ({ source: 'stripe', consumer: 'billing', outcome, durationMs: 1 }))
+    expect(numbers.of(METRICS.httpRequests)).toMatchObject({ '{orders,first}': 1, '{orders,replayed}': 1 })
+    expect(numbers.of(METRICS.httpRequest)).toEqual({ '{orders}': 0.031 })
+    expect(numbers.of(METRICS.webhooks)).toEqual({
+      '{stripe,stored}': 1,
+      '{stripe,duplicate}': 2,
+      '{stripe,bad-signature}': 1,
+    })
+  })
+})
+
 describe('the table', () => {
   const metrics = Object.values<Metric>(METRICS)
 
@@ -231,7 +248,7 @@ describe('the table', () => {
   it('has no label that grows with the messages', () => {
     const allowed = ['consumer', 'relay', 'outcome', 'kind', 'resolved', 'state', 'what', 'version', 'origin', 'scope']
     for (const { labels } of metrics)
-      expect([...allowed, 'reason', 'table']).toEqual(expect.arrayContaining([...labels]))
+      expect([...allowed, 'reason', 'table', 'source']).toEqual(expect.arrayContaining([...labels]))
   })
 
   it('is the table of docs/observability.md', () => {

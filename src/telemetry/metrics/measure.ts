@@ -72,7 +72,7 @@ class Measures implements Measuring {
 
   #listenToMessages(events: Events): void {
     const published = this.#zero('published', [])
-    const { mismatches, effects, leaseLost, commitUnknown } = METRICS
+    const { mismatches, effects, leaseLost, commitUnknown, webhooks } = METRICS
     this.#ignore.push(
       events.on('processed', (event) => this.#processed(event)),
       events.on('duplicate', (event) => this.#duplicate(event)),
@@ -84,6 +84,7 @@ class Measures implements Measuring {
         this.#series.write(commitUnknown, [this.#label(consumer), resolved], 1),
       ),
       events.on('published', () => published.write(1)),
+      events.on('webhook', ({ source, outcome }) => this.#series.write(webhooks, [this.#label(source), outcome], 1)),
       events.on('http-request', ({ scope, outcome, durationMs }) => {
         const cells = this.#scopes.of(scope)
         cells.outcomes[outcome].write(1)

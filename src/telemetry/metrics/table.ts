@@ -78,6 +78,7 @@ type MetricName =
   | 'leaseLost'
   | 'httpRequests'
   | 'httpRequest'
+  | 'webhooks'
   | 'cleaned'
   | 'cleanupPass'
   | 'cleanupLast'
@@ -179,6 +180,12 @@ export const METRICS: Readonly<Record<MetricName, Metric>> = {
     DURATION,
     ['scope'],
     'From the arrival of an HTTP request to its response, with what it waited for.',
+  ),
+  webhooks: counter(
+    'hapax_webhooks_total',
+    'requests',
+    ['source', 'outcome'],
+    'Webhooks that this process received, by what became of them.',
   ),
   cleaned: counter('hapax_cleaned_total', 'rows', ['what'], 'Rows that the cleanup of this process deleted.'),
   cleanupPass: gauge('hapax_cleanup_pass_seconds', 'seconds', ['what'], 'How long the last pass of the cleanup took.'),
