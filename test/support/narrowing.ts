@@ -19,7 +19,7 @@ const needs: readonly (readonly [files: string, oneOf: readonly Name[]])[] = [
   ['test/brokers/nats*', ['nats']],
   ['test/brokers/redis-streams*', ['redis-streams']],
   ['test/brokers/kafka*', ['kafka']],
-  ['test/faults/{handlers,kill-sweep,killer,race,relays}.test.ts', durable],
+  ['test/faults/{handlers,http,kill-sweep,killer,race,relays}.test.ts', durable],
   ['test/faults/{commit-cut,down,fail-over,reconcile,silent,soak/checker}.test.ts', servers],
   ['test/faults/{connecting,disk-full,outage-events,webhooks}.test.ts', ['postgres']],
   ['test/faults/demo.test.ts', ['sqlite']],
