@@ -23,7 +23,7 @@ import { rabbitmq } from 'hapax/rabbitmq'
 import { redis } from 'hapax/redis'
 import { redisStreams } from 'hapax/redis-streams'
 import { sqlite } from 'hapax/sqlite'
-import { webhooks } from 'hapax/webhooks'
+import { github, hmac, shopify, slack, stripe, twilio, webhook, webhooks } from 'hapax/webhooks'
 import { describe, expect, it } from 'vitest'
 import { type Entry, expectChecked, HOSTILE, said, type Tried } from '../support/hostile.ts'
 
@@ -186,6 +186,54 @@ const MAKING: readonly Entry[] = [
 ]
 
 const PLACES = { fine: ['10.1.2.0/24', 'hooks.internal'], kind: 'word', also: ['empty list', 'list'] } as const
+
+const SECRETS = '0123456789abcdef01234567'
+const SCHEME = { resendsForMs: COUNT, secrets: { fine: [SECRETS], kind: 'word', also: ['SQL', 'long text'] } } as const
+const WEBHOOKS: readonly Entry[] = [
+  {
+    name: 'webhook',
+    call: (options) => webhook(slack(SECRETS), options),
+    options: {
+      receive: word('direct'),
+      source: TEXT,
+      type: { fine: 'paid', kind: 'text or function' },
+      id: { fine: 'body-hash', kind: 'function' },
+      key: FUNCTION,
+      maxBodyBytes: COUNT,
+    },
+  },
+  {
+    name: 'stripe',
+    call: (options) => stripe(options),
+    base: { secrets: SECRETS },
+    options: { ...SCHEME, toleranceMs: COUNT },
+  },
+  { name: 'github', call: (options) => github(options), base: { secrets: SECRETS }, options: SCHEME },
+  {
+    name: 'twilio',
+    call: (options) => twilio(options),
+    base: { secrets: SECRETS },
+    options: { ...SCHEME, url: word('https://shop.example/sms') },
+  },
+  {
+    name: 'shopify',
+    call: (options) => shopify(options),
+    base: { secrets: SECRETS },
+    options: { ...SCHEME, id: word('event') },
+  },
+  {
+    name: 'hmac',
+    call: (options) => hmac(options),
+    base: { secrets: SECRETS, header: 'x-signature', id: 'body-hash', type: 'paid', resendsForMs: 5 },
+    options: {
+      name: NAME,
+      algorithm: word('sha1'),
+      encoding: word('base64'),
+      id: word('body-hash'),
+      signed: { fine: 'body', kind: 'function' },
+    },
+  },
+]
 
 const BROKERS: readonly Entry[] = [
   {
@@ -739,7 +787,7 @@ const MESSAGES: readonly Entry[] = [
 
 describe('K19: every option of every entry point is checked, in one sentence', () => {
   it.for(
-    [...MAKING, ...BROKERS, ...MOUNTING, ...USING, ...HANDLERS, ...MESSAGES].map(
+    [...MAKING, ...BROKERS, ...WEBHOOKS, ...MOUNTING, ...USING, ...HANDLERS, ...MESSAGES].map(
       (entry) => [entry.name, entry] as const,
     ),
   )('%s', async ([, entry]) => {

@@ -143,9 +143,10 @@ const NAMES = [
 function hmacSettings(options: HmacOptions): Settings {
   noOthers('options of hmac', options, NAMES)
   const { timestamp, id, type, prefix = '' } = options
+  const usual = timestamp === undefined ? 'body' : 'timestamp.body'
   if (timestamp !== undefined) noOthers('timestamp', timestamp, ['header', 'toleranceMs', 'unit'])
   if (typeof prefix !== 'string') expected('prefix', 'a text', prefix)
-  const signed = options.signed ?? (timestamp === undefined ? 'body' : 'timestamp.body')
+  const { signed = usual } = options
   if (typeof signed !== 'function') word('signed', ['body', 'timestamp.body'], signed)
   if (signed === 'timestamp.body' && timestamp === undefined) {
     expected('timestamp', `given, because signed is 'timestamp.body'`, timestamp)
