@@ -43,7 +43,8 @@ const ANY: MessageType<never> = defineMessage<never>('*')
 const DAY_MS = 86_400_000
 /** How long receipts and the log of deliveries are kept, at least. */
 const RETENTION_MS = 30 * DAY_MS
-const LEASE_MS = 30_000
+/** Short, because what a dead process had in hand waits for so long; a lease that is lost costs at most a second delivery. */
+const LEASE_MS = 10_000
 /** The driver ends a delivery in time; so much later it is ended here. */
 const GRACE_MS = 5_000
 
