@@ -1,91 +1,88 @@
-import { createHash } from 'node:crypto'
-import { createHapax, defineMessage, silentLogger } from 'hapax'
-import { Webhook } from 'standardwebhooks'
 import { describe, expect, it } from 'vitest'
 import { Child } from '../support/child.ts'
-import { durableStores, makePlace, openStore, table } from '../support/databases.ts'
-import { receiver } from '../support/receivers.ts'
-import { oneInTest } from '../support/runs.ts'
-import type { WebhooksJob } from './webhooks-child.ts'
+import { countEffects, makePlace, type Place, table } from '../support/databases.ts'
+import { seed, seeded, shuffled } from '../support/seeded.ts'
+import { eventOf, type Provider, providerOf } from '../support/webhook-providers.ts'
+import type { WebhookJob } from './webhook-child.ts'
 
-const ENDPOINTS = ['ep_a', 'ep_b', 'ep_c']
-const KEYS = 3
-const EVENTS = 30
-const Counted = defineMessage<{ n: number }>('counted', { key: ({ n }) => `k${n % KEYS}` })
+const EVENTS = 200
+const COPIES = 3
+/** After so many responses the server is killed, in the middle of whatever it does. */
+const DEATHS = [20, 90, 200, 330, 450]
+const AT_ONCE = 12
 
-/** What one endpoint got, in the order of arrival. */
-interface Got {
-  readonly endpoint: string
-  readonly id: string
-  readonly hash: string
+/** The server of the test, which is killed now and then; the next one has another port. */
+class Servers {
+  readonly #job: WebhookJob
+  #child: Child<{ readonly port: number }>
+  #url: Promise<string>
+  #responses = 0
+  deaths = 0
+
+  constructor(job: WebhookJob) {
+    this.#job = job
+    this.#child = this.#start()
+    this.#url = this.#listening()
+  }
+
+  /** Sends one copy until the provider can forget it. */
+  async deliver(provider: Provider, id: string): Promise<void> {
+    for (;;) {
+      const { headers, body } = eventOf(provider, id)
+      const url = await this.#url
+      const sent = { method: 'POST', headers, body: new Uint8Array(body) }
+      const response = await fetch(url, sent).catch(() => undefined)
+      if (response !== undefined) await this.#responded()
+      if (response?.status === 200) return
+      if (response !== undefined) expect(response.status).toBe(503)
+    }
+  }
+
+  async end(): Promise<void> {
+    this.#child.kill('SIGKILL')
+    await this.#child.ended
+  }
+
+  async #responded(): Promise<void> {
+    this.#responses += 1
+    if (this.#responses !== DEATHS[this.deaths]) return
+    this.deaths += 1
+    const dead = this.#child
+    dead.kill('SIGKILL')
+    this.#child = this.#start()
+    this.#url = this.#listening()
+    expect((await dead.ended).signal).toBe('SIGKILL')
+  }
+
+  #start(): Child<{ readonly port: number }> {
+    return new Child(new URL('./webhook-child.ts', import.meta.url), this.#job, 240_000)
+  }
+
+  async #listening(): Promise<string> {
+    return `http://127.0.0.1:${(await this.#child.next()).port}/webhooks`
+  }
 }
 
-describe.each(oneInTest(durableStores(), 'postgres'))('%s: outgoing webhooks', (store) => {
-  it('C1 D6: a worker killed between spread and confirm, before a response and after it: every endpoint gets every event, in order', async () => {
-    await using checker = await makePlace(store)
-    const hapax = createHapax({ store: await openStore(checker.place), source: '/shop', logger: silentLogger })
-    const secrets = new Map<string, string>()
-    const got: Got[] = []
-    const failures: unknown[] = []
-    let child: Child<object> | undefined
-    /** How the process that runs now is to end. */
-    let end: 'before confirm' | 'before response' | 'after response' | 'when told' = 'before confirm'
-    const start = (): Child<object> => {
-      const job: WebhooksJob = { place: checker.place, diesBeforeConfirm: end === 'before confirm' }
-      return new Child(new URL('./webhooks-child.ts', import.meta.url), job, 170_000)
+describe.each(['direct', 'store'] as const)('a provider that sends each event three times (%s)', (receive) => {
+  it('causes one effect each, out of order and at once, while the server is killed', { timeout: 300_000 }, async () => {
+    await using checker = await makePlace('postgres')
+    const provider = providerOf('standard-webhooks')
+    const servers = new Servers({ place: checker.place, provider: provider.name, receive })
+    const ids = Array.from({ length: EVENTS * COPIES }, (_, n) => `msg_${n % EVENTS}`)
+    const queue = shuffled(ids, seeded(seed))
+    const sending = async (): Promise<void> => {
+      for (let next = queue.shift(); next !== undefined; next = queue.shift()) await servers.deliver(provider, next)
     }
-    await using receivers = await receiver(({ headers, url = '' }, response) => {
-      const [body, endpoint] = [receivers.got.at(-1)?.body ?? Buffer.of(), url.slice(1)]
-      const id = String(headers['webhook-id'])
-      try {
-        new Webhook(secrets.get(endpoint) ?? '').verify(body, headers as Record<string, string>)
-      } catch (error) {
-        failures.push(error)
-      }
-      const again = got.some((each) => each.endpoint === endpoint && each.id === id)
-      got.push({ endpoint, id, hash: createHash('sha256').update(body).digest('hex') })
-      if (end === 'before response' && got.length >= 20) child?.kill('SIGKILL')
-      // Each third delivery to one of them fails at first.
-      const status = endpoint === 'ep_b' && !again && got.length % 3 === 0 ? 503 : 204
-      response.writeHead(status).end(() => {
-        // Before it can write down that the delivery arrived.
-        if (end === 'after response' && got.length >= 50) child?.kill('SIGKILL')
-      })
-    })
-    for (const id of ENDPOINTS) {
-      const { secret } = await hapax.endpoints.add({ id, url: `http://127.0.0.1:${receivers.port}/${id}` })
-      secrets.set(id, secret)
-    }
-    const ids = Array.from({ length: EVENTS }, (_, n) => String(n))
-    for (const id of ids) {
-      await hapax.transaction((tx) => hapax.publish(tx, Counted, { n: Number(id) }, { id }))
-    }
-    for (end of ['before confirm', 'before response', 'after response'] as const) {
-      child = start()
-      expect(await child.ended).toMatchObject({ signal: 'SIGKILL' })
-    }
-    end = 'when told'
-    child = start()
-    await child.next()
-    const waiting = async (name: 'inbox' | 'outbox' | 'failed'): Promise<number> =>
-      (await checker.query(`select id from ${table(checker.place, name)}`)).length
-    await expect.poll(async () => (await waiting('outbox')) + (await waiting('inbox')), { timeout: 100_000 }).toBe(0)
-    child.tell({ stop: true })
-    expect(await child.ended).toMatchObject({ code: 0, errors: '' })
-
-    expect([failures, await waiting('failed')]).toEqual([[], 0])
-    for (const endpoint of ENDPOINTS) {
-      const own = got.filter((each) => each.endpoint === endpoint)
-      const firsts = [...new Set(own.map(({ id }) => Number(id)))]
-      expect(firsts.toSorted((a, b) => a - b).map(String)).toEqual(ids)
-      for (let key = 0; key < KEYS; key++) {
-        const ofKey = firsts.filter((n) => n % KEYS === key)
-        expect(ofKey).toEqual(ofKey.toSorted((a, b) => a - b))
-      }
-      // What comes again is the same, byte for byte.
-      expect(new Set(own.map(({ id, hash }) => `${id} ${hash}`)).size).toBe(EVENTS)
-    }
-    expect(got.length).toBeGreaterThan(ENDPOINTS.length * EVENTS)
-    await hapax.close()
-  }, 180_000)
+    await Promise.all(Array.from({ length: AT_ONCE }, sending))
+    expect(servers.deaths).toBe(DEATHS.length)
+    await expect.poll(() => left(checker.place, checker), { timeout: 120_000 }).toBe(0)
+    await servers.end()
+    const effects = await countEffects(checker)
+    expect([effects.size, new Set(effects.values())], `seed ${seed}`).toEqual([EVENTS, new Set([1])])
+    expect(await checker.query(`select id from ${table(checker.place, 'failed')}`)).toEqual([])
+  })
 })
+
+async function left(place: Place, { query }: { query(text: string): Promise<readonly unknown[]> }): Promise<number> {
+  return (await query(`select seq from ${table(place, 'inbox')}`)).length
+}

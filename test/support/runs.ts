@@ -27,7 +27,7 @@ export const divided: readonly string[] = [
   'test/faults/http.test.ts',
   'test/faults/kill-sweep.test.ts',
   'test/faults/killer.test.ts',
-  'test/faults/webhooks.test.ts',
+  'test/faults/outgoing-webhooks.test.ts',
   'test/faults/race.test.ts',
   'test/faults/reconcile.test.ts',
   'test/faults/relays.test.ts',

@@ -1,5 +1,9 @@
+import { writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { webhooks } from '../../src/http/webhooks/index.ts'
 import { createHapax, defineMessage, silentLogger } from '../../src/index.ts'
@@ -101,6 +105,52 @@ describe('endpoints', () => {
     expect(await bad('change', 'ep_1')).toMatch(/--url, --type or --about/)
     expect(await bad('test', 'ep_1')).toMatch(/there is no endpoint ep_1/)
     expect((await document(['endpoints', 'list'], around)).endpoints).toEqual([])
+  })
+})
+
+describe('a configuration file', () => {
+  it('has the webhooks() that endpoints are checked and tested with, and that a relay runs', async () => {
+    const around = shop.copy()
+    const { url, ids } = await receiver()
+    const [driver, store] = ['http/webhooks', 'stores/sqlite'].map((name) =>
+      pathToFileURL(join(import.meta.dirname, `../../src/${name}/index.ts`)),
+    )
+    writeFileSync(
+      join(around.cwd, 'hapax.config.mjs'),
+      `import { webhooks } from '${driver}'
+import { sqlite } from '${store}'
+export default {
+  store: sqlite({ path: '${around.cwd}/shop.db' }),
+  broker: webhooks({ allowHttp: true, allow: ['127.0.0.1'], ports: 'all' }),
+}`,
+    )
+    const configured = { cwd: around.cwd, env: {} }
+    expect(await cli(['endpoints', 'add', url, '--id', 'ep_1'], around)).toMatchObject({ exitCode: 0 })
+    const direct = await cli(['endpoints', 'test', 'ep_1', '--store', `sqlite:${around.cwd}/shop.db`], {
+      cwd: tmpdir(),
+    })
+    expect(direct).toMatchObject({ exitCode: 1, stdout: expect.stringMatching(/^not delivered after \d+ ms: /) })
+    const tested = await cli(['endpoints', 'test', 'ep_1'], {
+      ...configured,
+      env: { HAPAX_STORE: `sqlite:${around.cwd}/shop.db` },
+    })
+    expect(tested).toMatchObject({
+      exitCode: 0,
+      stdout: expect.stringMatching(/^delivered with 200 in \d+ ms\nthe receiver said: thanks\n$/),
+    })
+    expect(ids).toHaveLength(1)
+    const hapax = createHapax({
+      store: sqlite({ path: `${around.cwd}/shop.db` }),
+      source: '/shop',
+      logger: silentLogger,
+    })
+    await hapax.transaction((tx) => hapax.publish(tx, defineMessage<object>('order.placed'), {}, { id: 'order-1' }))
+    await hapax.close()
+    let end: (name: 'SIGTERM') => void = () => {}
+    const relay = cli(['relay'], { ...configured, onStart: (signal) => (end = signal) })
+    await expect.poll(() => ids).toContain('order-1')
+    end('SIGTERM')
+    expect(await relay).toMatchObject({ exitCode: 0, stderr: expect.stringContaining('-> webhooks') })
   })
 })
 

@@ -1,8 +1,14 @@
+import assert from 'node:assert/strict'
 import { describe, expect, it } from 'vitest'
 import { systemRandom } from '../../src/base/index.ts'
 import { delayMs } from '../../src/endpoints/deliveries.ts'
 import { wants } from '../../src/endpoints/directory.ts'
 import { Gates } from '../../src/endpoints/gates.ts'
+import { webhooks } from '../../src/http/webhooks/index.ts'
+import { createHapax, silentLogger } from '../../src/index.ts'
+import { memory } from '../../src/stores/memory/index.ts'
+import { altered } from '../../src/testing/altered.ts'
+import { WorkerCore } from '../../src/worker/index.ts'
 
 /** A clock that stands still until it is moved. */
 class StandingClock {
@@ -99,5 +105,37 @@ describe('a gate', () => {
     clock.time = 10_000
     gates.enter('a')
     expect(gates.enter('a')).toBeGreaterThan(5_000)
+  })
+})
+
+describe('spreading', () => {
+  it('fails for what came meanwhile if a call fails, because that may be of the same keys', async () => {
+    const store = memory()
+    let away = true
+    const list: typeof store.endpoints.list = async (relay) => {
+      await new Promise((resolve) => setImmediate(resolve))
+      if (!away) return store.endpoints.list(relay)
+      away = false
+      throw new Error('no answer')
+    }
+    const hapax = createHapax({ store: altered(store, { endpoints: { list } }), source: '/shop', logger: silentLogger })
+    await hapax.endpoints.add({ url: 'https://example.com', id: 'ep_a' })
+    const worker = hapax.worker({ relay: webhooks() })
+    assert.ok(worker instanceof WorkerCore)
+    const [destination] = worker.destinations
+    const told: string[] = []
+    const publish = (id: string): Promise<void> =>
+      new Promise((resolve) => {
+        const message = { id, source: '/shop', type: 'a', key: 'k', data: Buffer.of() }
+        destination?.publish([message], AbortSignal.timeout(60_000), (_, { status }) => {
+          told.push(`${id} ${status}`)
+          resolve()
+        })
+      })
+    await Promise.all([publish('1'), publish('2')])
+    expect(told).toEqual(['1 unavailable', '2 unavailable'])
+    await Promise.all([publish('1'), publish('2')])
+    expect(told.slice(2)).toEqual(['1 confirmed', '2 confirmed'])
+    await hapax.close()
   })
 })
