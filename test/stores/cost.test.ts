@@ -1,5 +1,6 @@
 // Counts instead of time: a round trip, a statement or a promise more per message is a change that somebody should have wanted.
 import { randomUUID } from 'node:crypto'
+import { createHapax, silentLogger } from 'hapax'
 import { redis } from 'hapax/redis'
 import { Redis } from 'ioredis'
 import { describe, expect, onTestFinished, test } from 'vitest'
@@ -40,6 +41,37 @@ describe.for(durableStores())('%s', (store) => {
   }, 240_000)
 })
 
+test.for(durableStores().filter((store) => store === 'postgres'))(
+  '%s: a request takes two round trips beyond those of its handler, and a repetition one before its response',
+  async (store) => {
+    await using ground = await countedStore(store)
+    const { counter } = ground
+    await using hapax = closing(createHapax({ store: ground.store, source: '/costs', logger: silentLogger }))
+    const handle = hapax.http('orders', { principal: 'none' }).handler(async (_, { tx }) => {
+      await ground.write(tx, [1])
+      return new Response('placed', { status: 201 })
+    })
+    /** The round trips until the response is there. */
+    const trips = async (key: string): Promise<[replayed: boolean, trips: number]> => {
+      const request = new Request('http://a/orders', {
+        method: 'POST',
+        headers: { 'idempotency-key': key },
+        body: '{}',
+      })
+      const start = counter.read().roundTrips
+      const response = await handle(request)
+      const { roundTrips } = counter.read()
+      // The end of a transaction that had nothing to keep comes after the response.
+      await ground.store.transactions.run(PLAIN, { kind: 'plain' }, async () => ({ value: 0, writes: undefined }))
+      return [response.headers.has('idempotent-replayed'), roundTrips - start]
+    }
+    for (const key of ['warm', 'warm', 'up', 'up']) await trips(key)
+    expect(await trips('a')).toEqual([false, 3])
+    expect(await trips('a')).toEqual([true, 1])
+    expect(await trips('a')).toEqual([true, 1])
+  },
+)
+
 test.skipIf(withoutRedis()).for(Object.entries(leasedJobs))(
   'redis: %s take no more commands than planned',
   async ([name, size]) => {
@@ -57,3 +89,9 @@ test.skipIf(withoutRedis()).for(Object.entries(leasedJobs))(
 const TOLERANCE = 1.1
 
 const ALLOCATION_FLAGS = ['--no-opt', '--expose-gc', '--min-semi-space-size=128', '--max-semi-space-size=128']
+
+const PLAIN = { lockTimeoutMs: 10_000, idleTimeoutMs: 10_000 }
+
+function closing<H extends { close(): Promise<void> }>(hapax: H): H & AsyncDisposable {
+  return Object.assign(hapax, { [Symbol.asyncDispose]: () => hapax.close() })
+}
