@@ -24,6 +24,7 @@ const needs: readonly (readonly [files: string, oneOf: readonly Name[]])[] = [
   ['test/faults/{connecting,disk-full,outage-events,webhooks}.test.ts', ['postgres']],
   ['test/faults/demo.test.ts', ['sqlite']],
   ['test/faults/sms.test.ts', [...durable, 'redis']],
+  ['test/faults/redis-orders.test.ts', ['redis']],
   ['test/faults/garbage.test.ts', ['postgres', 'redis', 'rabbitmq', 'redis-streams']],
 ]
 
