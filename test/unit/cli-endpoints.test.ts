@@ -31,6 +31,14 @@ async function receiver(...statuses: number[]): Promise<{ url: string; ids: stri
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/hooks`, ids }
 }
 
+/** A receiver that ends every connection once it has read the request. */
+async function silent(): Promise<{ url: string }> {
+  const server = createServer((request) => void request.resume().on('end', () => request.socket.destroy()))
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  onTestFinished(() => void server.close())
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/` }
+}
+
 describe('endpoints', () => {
   it('are added, listed without their secrets, changed, disabled, enabled and removed', async () => {
     const around = shop.copy()
@@ -164,6 +172,7 @@ describe('explain', () => {
     const worker = hapax.worker({ relay: driver, pollMs: 20, keepSentMs: 60_000 })
     await hapax.endpoints.add({ url: good.url, id: 'ep_good' })
     await hapax.endpoints.add({ url: bad.url, id: 'ep_bad' })
+    await hapax.endpoints.add({ url: (await silent()).url, id: 'ep_silent' })
     expect(await hapax.endpoints.test('ep_good')).toMatchObject({
       delivered: true,
       code: 200,
@@ -174,7 +183,7 @@ describe('explain', () => {
     const Placed = defineMessage<{ n: number }>('order.placed')
     await hapax.transaction((tx) => hapax.publish(tx, Placed, { n: 1 }, { id: 'order-1' }))
     await worker.start()
-    await expect.poll(() => hapax.failed.count(), { timeout: 30_000 }).toBe(1)
+    await expect.poll(() => hapax.failed.count(), { timeout: 30_000 }).toBe(2)
     await worker.drain()
     await hapax.close()
     expect(good.ids).toContain('order-1')
@@ -187,6 +196,13 @@ describe('explain', () => {
     expect(stdout).toMatch(/ failed +not delivered to ep_bad \(http:\S+\) after 1 attempt: endpoint-disabled/)
     expect(stdout).toMatch(/^For ep_bad .*, hapax does not retry it automatically\. To retry: /m)
     expect((await cli(['explain', 'order-1', '--scan'], around)).stdout).toContain('delivered to ep_good')
+    expect(stdout).toMatch(
+      / effect +3 attempts to deliver to ep_silent \(\S+\), it is unknown whether the last one arrived: /,
+    )
+    const seq = /failed retry (\S+)/.exec(stdout.split('\n').find((line) => line.startsWith('For ep_silent')) ?? '')
+    const shown = await cli(['failed', 'show', seq?.[1] ?? ''], around)
+    expect(shown.stdout).toMatch(/to retry it: +\S.* failed retry/)
+    expect(shown.stdout).not.toContain('failed settle')
     expect((await cli(['doctor'], around)).stdout).toMatch(/1 messages of the relay default failed .*ep_bad \(gone\)/)
     expect((await cli(['status'], around)).stdout).toMatch(/^webhooks:default /m)
   })

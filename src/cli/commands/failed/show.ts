@@ -5,7 +5,7 @@ import type { Command } from 'commander'
 import type { ErrorRecord } from '../../../base/index.ts'
 import { safe, safeLines, shellWord } from '../../../base/index.ts'
 import type { EffectRow, FailedMessage } from '../../../contracts/index.ts'
-import { type MessageAttributes, type Stub, stubOf, unpackAttributes } from '../../../message/index.ts'
+import { type MessageAttributes, originOf, type Stub, stubOf, unpackAttributes } from '../../../message/index.ts'
 import { type Hint, howToSettle, isMade, isUnsettled, journal, tellHints, tellJournal } from '../../effects.ts'
 import { tellHistory } from '../../history.ts'
 import { type Io, json, line, paint } from '../../io/io.ts'
@@ -110,13 +110,15 @@ function tellWhatToDo(
 ): void {
   const { seq, reason, replacedBy, message, held } = found
   const stub = stubOf(message)
-  const canRetry = reason !== 'conflict' && stub === undefined && !effects.some(isUnsettled)
+  // Nobody has to find out whether a webhook arrived: it is sent again under the same id.
+  const unsettled = originOf(message.source) === undefined ? effects.filter(isUnsettled) : []
+  const canRetry = reason !== 'conflict' && stub === undefined && unsettled.length === 0
   if (replacedBy !== null) {
     line(io, `an edit replaced it with ${safe(replacedBy)}; to follow the new message:`)
     line(io, `  ${command(`explain ${shellWord(safe(replacedBy))}`, options)}`)
     return
   }
-  const hints: Hint[] = [...howToSettle(seq, effects, options)]
+  const hints: Hint[] = [...howToSettle(seq, unsettled, options)]
   // A retry cannot help if the id belongs to another message, if the payload is incomplete, or before an external call is settled.
   if (canRetry) hints.push(['to retry it:', command(`failed retry ${seq}`, options)])
   // Under a new id, its external calls would be repeated.
