@@ -1,5 +1,6 @@
 import { engine } from './engine.ts'
 import { growth, growthMysql, growthSqlite } from './growth.ts'
+import { http } from './http.ts'
 import { latency } from './latency.ts'
 import { memory } from './memory.ts'
 import { mysql } from './mysql.ts'
@@ -21,6 +22,7 @@ export const parts: readonly Part[] = [
   mysql,
   sqlite,
   redis,
+  http,
   rabbitmq,
   relays,
   telemetry,
