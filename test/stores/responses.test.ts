@@ -1,31 +1,35 @@
 import { randomUUID } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { fingerprint, messageKey } from '../../src/message/index.ts'
-import { gate } from '../../src/testing/wait.ts'
-import { durableStores, makePlace, openStore } from '../support/databases.ts'
+import type { ResponseRow, StoredResponse } from '../../src/contracts/index.ts'
+import { fingerprint, messageKey, type StoredMessage } from '../../src/message/index.ts'
+import { gate, until } from '../../src/testing/wait.ts'
+import { durableStores, makePlace, openStore, type Place } from '../support/databases.ts'
 
 const SOURCE = 'POST /orders ~ada'
 const CONSUMER = 'http:orders'
 const UNIT = { lockTimeoutMs: 20_000, idleTimeoutMs: 60_000 }
 
+const DATA = Buffer.from('{}')
+
+function request(id: string): StoredMessage {
+  const [type, attributes] = ['http.request', '{}']
+  const key = { messageKey: messageKey(SOURCE, id), source: SOURCE, id, key: null }
+  return { ...key, type, attributes, data: DATA, fingerprint: fingerprint(DATA) }
+}
+
+function responseTo({ messageKey: key, id }: StoredMessage, keepMs: number): ResponseRow {
+  return { consumer: CONSUMER, messageKey: key, id, keepMs, response: { status: 200, headers: [], body: DATA } }
+}
+
 /** Requests whose responses have expired, in a database where rows can be locked. */
 async function expired(name: 'postgres' | 'mysql', ids: readonly string[]) {
   const checker = await makePlace(name)
   const store = await openStore(checker.place)
-  const data = Buffer.from('{}')
   for (const id of ids) {
-    const key = { messageKey: messageKey(SOURCE, id), id }
-    const rest = {
-      source: SOURCE,
-      type: 'http.request',
-      key: null,
-      attributes: '{}',
-      data,
-      fingerprint: fingerprint(data),
-    }
-    const opening = { kind: 'take', consumer: CONSUMER, token: randomUUID(), messages: [{ ...key, ...rest }] } as const
-    const response = { consumer: CONSUMER, ...key, keepMs: 0, response: { status: 200, headers: [], body: data } }
-    await store.transactions.run(UNIT, opening, async () => ({ value: undefined, writes: { response } }))
+    const message = request(id)
+    const opening = { kind: 'take', consumer: CONSUMER, token: randomUUID(), messages: [message] } as const
+    const writes = { response: responseTo(message, 0) }
+    await store.transactions.run(UNIT, opening, async () => ({ value: undefined, writes }))
   }
   const tables = name === 'postgres' ? `${checker.place.schema}.` : 'hapax_'
   const uuid = messageKey(SOURCE, 'a')
@@ -70,4 +74,49 @@ describe.for(locking)('G2: expired responses on %s', (name) => {
       await close()
     },
   )
+})
+
+/** How many transactions wait for a lock on the receipts of this database. */
+const WAITING = {
+  postgres: ({ schema }: Place) =>
+    `select count(*) as n from pg_stat_activity where wait_event_type = 'Lock' and query like '%${schema}%receipts%'`,
+  mysql: () =>
+    `select count(*) as n from information_schema.innodb_trx where trx_state = 'LOCK WAIT' and trx_query like concat('%', database(), '%receipts%')`,
+}
+
+describe.for(locking)('A13: two requests with one key on %s', (name) => {
+  it('the one that waited sees the response in the statements it opened with', async () => {
+    await using checker = await makePlace(name)
+    const store = await openStore(checker.place)
+    const message = request('a')
+    const [running, go] = [gate(), gate()]
+    const take = (body: (known: StoredResponse | undefined) => Promise<void>): Promise<unknown> => {
+      const opening = {
+        kind: 'take',
+        consumer: CONSUMER,
+        token: randomUUID(),
+        messages: [message],
+        responses: true,
+      } as const
+      return store.transactions.run({ ...UNIT, isolation: 'read committed' }, opening, async ({ existing }) => {
+        await body(existing.get(message.messageKey)?.response)
+        const writes = existing.size > 0 ? undefined : { response: responseTo(message, 60_000) }
+        return { value: undefined, writes }
+      })
+    }
+    const first = take(async () => {
+      running.open()
+      await go.passed
+    })
+    await running.passed
+    let seen: StoredResponse | undefined
+    const second = take(async (known) => {
+      seen = known
+    })
+    await until(async () => Number((await checker.query(WAITING[name](checker.place)))[0]?.['n']) > 0)
+    go.open()
+    await Promise.all([first, second])
+    expect(seen?.status).toBe(200)
+    await store.close()
+  })
 })

@@ -46,6 +46,8 @@ export function rowOf(
 export interface Taken {
   readonly receipt: Receipt | undefined
   readonly token: string
+  /** How often it was tried. */
+  readonly runs: number
 }
 
 interface TakeOptions {
@@ -62,7 +64,7 @@ interface TakeOptions {
 export async function take(world: World, message: StoredMessage, options: TakeOptions = {}): Promise<Taken> {
   const { store = world.store, consumer = ORDERS, lockTimeoutMs = UNIT.lockTimeoutMs } = options
   const answer = { response: rowOf(message, options.response, options.keepMs, consumer) }
-  for (;;) {
+  for (let runs = 1; ; runs++) {
     const token = crypto.randomUUID()
     const opening = { kind: 'take', consumer, token, messages: [message], responses: true } as const
     try {
@@ -72,7 +74,7 @@ export async function take(world: World, message: StoredMessage, options: TakeOp
         async (unit) => {
           const receipt = unit.existing.get(message.messageKey)
           const writes = receipt === undefined ? await (options.body?.(unit) ?? answer) : undefined
-          return { value: { receipt, token }, writes }
+          return { value: { receipt, token, runs }, writes }
         },
       )
     } catch (error) {

@@ -69,10 +69,12 @@ const levels: readonly Case[] = [
       await begun.passed
       go.open()
       const { token } = await winning
-      const { receipt } = await losing
+      const { receipt, runs } = await losing
       assert.equal(receipt?.token, token)
       assertResponse(receipt.response, CREATED)
       await world.assertEffects(['first'])
+      // What it waited for is seen by the same opening; other levels have a snapshot that is too old.
+      if (world.isolation === 'read committed') assert.equal(runs, 1)
     },
   },
   {
@@ -175,7 +177,15 @@ const once: readonly Case[] = [
   {
     name: 'ids of 2048 bytes, and any text, are kept and found',
     run: async (world) => {
-      const ids = ['k'.repeat(2048), 'é'.repeat(1024), `${'k'.repeat(2047)}l`, 'a"b\\c', 'nul \u0000', "'; --"]
+      const ids = [
+        'k'.repeat(2048),
+        'é'.repeat(1024),
+        `${'k'.repeat(2047)}l`,
+        'a"b\\c',
+        'UPPER and lower',
+        'nul \u0000',
+        "'; --",
+      ]
       for (const [index, id] of ids.entries()) {
         await take(world, request(id), { response: { ...CREATED, status: 200 + index } })
       }
