@@ -5,6 +5,7 @@ import type { ClaimHarness } from './harness.ts'
 import { histories } from './histories.ts'
 import { owners } from './owners.ts'
 import { people } from './people.ts'
+import { requestCases } from './request-rules.ts'
 import { requests } from './requests.ts'
 import { responses } from './responses.ts'
 import { rivals } from './rivals.ts'
@@ -17,7 +18,18 @@ export interface ClaimCase<On = void> {
   run(on: On): Promise<void>
 }
 
-const topics = { claiming, owners, effects, edges, people, histories, responses, requests, rivals } as const
+const topics = {
+  claiming,
+  owners,
+  effects,
+  edges,
+  people,
+  histories,
+  responses,
+  requests,
+  'requests everywhere': requestCases,
+  rivals,
+} as const
 
 /** Every case for this lease store: run them all. They are independent and may run concurrently. */
 export function claimCases(harness: ClaimHarness): readonly ClaimCase[] {
