@@ -26,7 +26,10 @@ export interface HttpOptionsBase {
   readonly store?: StorePolicy
   /** Response headers that are sent again, beside `content-type`, `location` and others that belong to the body. @default none */
   readonly headers?: readonly string[]
-  /** What tells routes apart, beside the method: two of them may have equal keys. @default the path of the URL */
+  /**
+   * What tells routes apart, beside the method: two of them may have equal keys. A key that comes again with another path of the same route
+   * gets 422. @default the path of the URL
+   */
   readonly route?: string | ((request: Request) => string)
   /** @default 255 */
   readonly maxKeyLength?: number

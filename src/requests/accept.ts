@@ -63,11 +63,17 @@ async function principalOf(request: Request, { principal }: HttpSettings): Promi
   if (principal === undefined) return undefined
   const found = await principal(request)
   // Checked, because the application may not be written in TypeScript.
-  if (typeof found === 'string' && found !== '') return found
+  if (typeof found === 'string' && found !== '') return wellFormed(found)
   if (found === undefined || found === null || found === '') {
     return problem('missing-principal', 'It is not known who sends this request.')
   }
   throw new TypeError(`expected principal to return a string or undefined, got a value of type ${typeof found}`)
+}
+
+/** Half a character cannot be hashed: two principals that differ in one would be the same. */
+function wellFormed(principal: string): string {
+  if (principal.isWellFormed()) return principal
+  throw new TypeError('expected principal to return a string of whole characters, got one with half a surrogate pair')
 }
 
 async function bodyOf(request: Request, { maxBodyBytes }: HttpSettings): Promise<Uint8Array | Response> {

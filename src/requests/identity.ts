@@ -31,14 +31,18 @@ export function messageOf(identity: RequestIdentity, settings: HttpSettings): St
     key: null,
     attributes: attributesOf(identity, url),
     data: body,
-    fingerprint: fingerprintOfRequest(url.search, body),
+    fingerprint: fingerprintOfRequest(url, body),
   }
 }
 
-/** Eight bytes that tell a request from another one with the same key. */
-export function fingerprintOfRequest(query: string, body: Uint8Array): string {
+/** Eight bytes that tell a request from another one with the same key. The path is among it, because a `route` may stand for many. */
+export function fingerprintOfRequest({ pathname, search }: Pick<URL, 'pathname' | 'search'>, body: Uint8Array): string {
+  const target = pathname + search
   // Each behind its length, so that the end of the query cannot be taken for the beginning of the body.
-  const digest = createHash('sha256').update(`${query.length}:${query},${body.byteLength}:`).update(body).digest('hex')
+  const digest = createHash('sha256')
+    .update(`${target.length}:${target},${body.byteLength}:`)
+    .update(body)
+    .digest('hex')
   return fingerprintOf(digest)
 }
 

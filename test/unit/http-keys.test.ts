@@ -124,8 +124,10 @@ describe('the identity of a request', () => {
 
   it('has a fingerprint that separates query and body', () => {
     const [a, b] = [Buffer.from('bc'), Buffer.from('c')]
-    expect(fingerprintOfRequest('?a', a)).not.toBe(fingerprintOfRequest('?ab', b))
-    expect(fingerprintOfRequest('?a', a)).toMatch(/^[0-9a-f]{16}$/)
+    const of = (url: string, body: Uint8Array): string => fingerprintOfRequest(new URL(url, 'http://a'), body)
+    expect(of('?a', a)).not.toBe(of('?ab', b))
+    expect(of('/b', a)).not.toBe(of('/c', a))
+    expect(of('?a', a)).toMatch(/^[0-9a-f]{16}$/)
   })
 })
 

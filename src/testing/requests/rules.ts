@@ -104,6 +104,28 @@ export const requestRules: readonly RequestCase[] = [
       },
     }),
   ),
+  {
+    name: 'refuses a key that comes with another path of its route',
+    run: async (world) => {
+      const { calls, place } = placing()
+      const handle = await world.open(place, { route: '/orders/:id/cancel' })
+      const cancel = (id: number): Request => post('a', { url: `http://localhost/orders/${id}/cancel` })
+      const first = await handle(cancel(1))
+      await assertProblem(await handle(cancel(2)), 422, 'key-reused')
+      await assertReplay(first, await handle(cancel(1)))
+      assert.equal(calls.length, 1)
+    },
+  },
+  {
+    name: 'refuses principals that are no whole text, which would be the same to a hash',
+    run: async (world) => {
+      const { calls, place } = placing()
+      const halves = ['\ud800', '\udc00']
+      const handle = await world.open(place, { principal: () => halves.shift() })
+      for (const _ of [1, 2]) await assertProblem(await handle(post('a')), 500, 'handler-failed')
+      assert.deepEqual(calls, [])
+    },
+  },
   ...REFUSED.map(
     ([what, request, status, code]): RequestCase => ({
       name: `refuses ${what}, and keeps nothing`,
