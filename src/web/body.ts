@@ -1,3 +1,5 @@
+import { isUint8Array } from 'node:util/types'
+
 /** A body that was read to its end, or what kept that from happening. */
 export type ReadBody =
   | { readonly kind: 'whole'; readonly bytes: Uint8Array }
@@ -23,6 +25,8 @@ export async function readBody(
   let length = 0
   try {
     for await (const chunk of body) {
+      // A stream may yield anything, whatever its type says.
+      if (!isUint8Array(chunk)) return { kind: 'broken', error: notBytes(chunk) }
       length += chunk.byteLength
       if (length > maxBytes) return { kind: 'too-large' }
       chunks.push(chunk)
@@ -31,6 +35,11 @@ export async function readBody(
     return { kind: 'broken', error }
   }
   return { kind: 'whole', bytes: concatenated(chunks, length) }
+}
+
+/** The same as `Response.text()` does with it. */
+function notBytes(chunk: unknown): TypeError {
+  return new TypeError(`expected the stream of a body to yield Uint8Arrays, got a value of type ${typeof chunk}`)
 }
 
 function concatenated(chunks: readonly Uint8Array[], length: number): Uint8Array {

@@ -37,6 +37,7 @@ const UNSTORABLE: readonly [what: string, response: () => Response | Promise<Res
   ['a stream over the limit', () => new Response(endless())],
   ['a stream of events', () => new Response('data: 1\n\n', { headers: { 'content-type': 'text/event-stream' } })],
   ['a body that was read', () => readBefore()],
+  ['a stream of texts', () => new Response(texts())],
 ]
 
 async function readBefore(): Promise<Response> {
@@ -47,6 +48,16 @@ async function readBefore(): Promise<Response> {
 
 function endless(): ReadableStream<Uint8Array> {
   return new ReadableStream({ pull: (controller) => controller.enqueue(new Uint8Array(100)) })
+}
+
+/** What a type checker would not let pass. */
+function texts(): ReadableStream {
+  return new ReadableStream({
+    start: (controller) => {
+      controller.enqueue('text')
+      controller.close()
+    },
+  })
 }
 
 /** A handler whose first call is another one than the later ones. */
