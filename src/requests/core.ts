@@ -80,14 +80,18 @@ export class Requests<Context> {
     const { scope, consumer } = this.settings
     if (activity.closed) return databaseUnavailable()
     const started = clock.monotonic()
-    activity.begin()
+    let begun = false
+    const begin = (): void => {
+      activity.begin()
+      begun = true
+    }
     let answer: Answer | undefined
     try {
-      if (instrument === undefined) answer = await this.#answer(request, handle)
+      if (instrument === undefined) answer = await this.#answer(request, handle, begin)
       else {
         answer = await instrument.around('http', { system: 'hapax', consumer, scope }, async (running) => {
           const inside: HttpHandler<Context> = (each, ctx) => running.enter(() => handle(each, ctx))
-          const { outcome, ...others } = await this.#answer(request, inside)
+          const { outcome, ...others } = await this.#answer(request, inside, begin)
           running.add({ outcomes: [outcome] })
           return { outcome, ...others }
         })
@@ -97,14 +101,17 @@ export class Requests<Context> {
       events.emit('http-request', () => ({ scope, outcome, status, durationMs: clock.monotonic() - started }))
       return response
     } finally {
-      if (answer?.rest === undefined) activity.end()
-      else void answer.rest.finally(() => activity.end())
+      if (begun && answer?.rest === undefined) activity.end()
+      else void answer?.rest?.finally(() => activity.end())
     }
   }
 
-  async #answer(request: Request, handle: HttpHandler<Context>): Promise<Answer> {
+  async #answer(request: Request, handle: HttpHandler<Context>, begin: () => void): Promise<Answer> {
     const accepted = await this.#accept(request)
     if ('outcome' in accepted) return accepted
+    // Closing does not wait for what a client has still to send: it may take its time.
+    if (this.#engine.activity.closed) return { outcome: 'unavailable', response: databaseUnavailable() }
+    begin()
     if (isKeyed(accepted)) this.#gate.refuseNested(accepted.message)
     const { outages } = this.#engine
     const { noticed } = outages
