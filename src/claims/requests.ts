@@ -17,6 +17,7 @@ import {
   again,
   type Captured,
   capture,
+  givenUp,
   type HttpSettings,
   handlerOption,
   httpSettings,
@@ -181,10 +182,6 @@ function later({ status, statusText, headers, body }: Response): Response {
   const all = new Headers(headers)
   if (status >= 500 && !all.has('retry-after')) all.set('retry-after', String(RETRY_MS / 1_000))
   return new Response(body, { status, statusText, headers: all })
-}
-
-function givenUp(): Response {
-  return problem('handler-failed', 'The request failed, and waits for a decision. It is not run again before.')
 }
 
 /** The context of a handler under a claim, without the message, which is the request. */

@@ -23,18 +23,17 @@ import type { Accepted, Keyed } from './accept.ts'
 import { Captured, capture, isResponse, responseOf } from './capture.ts'
 import { type Answer, again, Requests, type Way } from './core.ts'
 import type { Expiry } from './expiry.ts'
-import { REQUEST_TYPE, rebuilt } from './identity.ts'
+import { fingerprintOfRequest, REQUEST_TYPE, rebuilt } from './identity.ts'
 import { type HttpSettings, handlerOption } from './options.ts'
 import {
   databaseUnavailable,
-  handlerFailed,
+  givenUp,
   keyReused,
   leasedFailed,
   methodNotAllowed,
   needsAPerson,
   problem,
   RETRY_MS,
-  responseNotStorable,
   unknownEffect,
 } from './problems.ts'
 
@@ -164,7 +163,7 @@ export class LeasedHttp<Tx> implements Http<LeasedHttpContext<Tx>>, Way<LeasedHt
     return (await this.#known(request, live)) ?? 'busy'
   }
 
-  #answer(request: Keyed, live: Live<Tx>, { status, error }: Outcome): Answer | 'busy' | Promise<Answer | 'busy'> {
+  #answer(request: Keyed, live: Live<Tx>, { status }: Outcome): Answer | 'busy' | Promise<Answer | 'busy'> {
     const { captured, unkept } = live
     switch (status) {
       case 'processed':
@@ -173,7 +172,7 @@ export class LeasedHttp<Tx> implements Http<LeasedHttpContext<Tx>>, Way<LeasedHt
       case 'retrying':
         return { outcome: 'failed', response: unkept === undefined ? leasedFailed() : later(unkept) }
       case 'failed':
-        return { outcome: 'failed', response: unkept ?? failedFor(error) }
+        return { outcome: 'failed', response: unkept ?? givenUp() }
       case 'held':
         return { outcome: 'failed', response: unknownEffect() }
       case 'rolled-back':
@@ -191,10 +190,11 @@ export class LeasedHttp<Tx> implements Http<LeasedHttpContext<Tx>>, Way<LeasedHt
   /** The handler of the message: called for a client that waits, or by a worker, which has what the message says. */
   async #run(ctx: LeasedContext<Tx>): Promise<Captured> {
     const { id, source, headers, data } = ctx.message
-    const live = this.#live.get(messageKey(source, id))
     const body = data instanceof Uint8Array ? data : new Uint8Array()
+    const stored = rebuilt(headers, body)
+    const live = this.#waiting(messageKey(source, id), fingerprintOfRequest(new URL(stored.request.url), body))
     const { request, principal } =
-      live === undefined ? rebuilt(headers, body) : { request: live.request.fresh(), principal: live.request.principal }
+      live === undefined ? stored : { request: live.request.fresh(), principal: live.request.principal }
     const handle = live?.handle ?? this.#handle
     if (handle === undefined) throw new HapaxError('unknown-type', `no handler of ${this.scope} was registered here`)
     const response = await returned(() => handle(request, contextOf(ctx, id, principal)), live)
@@ -202,6 +202,12 @@ export class LeasedHttp<Tx> implements Http<LeasedHttpContext<Tx>>, Way<LeasedHt
     const captured = await capture(response, this.#settings)
     if (live !== undefined) live.captured = captured
     return captured
+  }
+
+  /** The client that waits for this request, if one does: another one with its key may have another body, and is about to be refused. */
+  #waiting(key: string, fingerprint: string): Live<Tx> | undefined {
+    const live = this.#live.get(key)
+    return live?.request.message?.fingerprint === fingerprint ? live : undefined
   }
 
   #writes({ messageKey: key, id }: StoredMessage, returned: unknown): Writes {
@@ -228,14 +234,9 @@ function notKept(response: Response, live: Pick<Live<never>, 'unkept'> | undefin
 /** A response that says when to send the request again. */
 function later(response: Response): Response {
   const headers = new Headers(response.headers)
-  if (!headers.has('retry-after')) headers.set('retry-after', String(RETRY_MS / 1_000))
+  if (response.status >= 500 && !headers.has('retry-after')) headers.set('retry-after', String(RETRY_MS / 1_000))
   const { status, statusText, body } = response
   return new Response(body, { status, statusText, headers })
-}
-
-function failedFor(error: Error | undefined): Response {
-  const unstorable = error instanceof HapaxError && error.code === 'response-not-storable'
-  return unstorable ? responseNotStorable() : handlerFailed()
 }
 
 /** The context of a leased handler, without the message, which is the request. */

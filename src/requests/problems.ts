@@ -59,7 +59,7 @@ export const UNKNOWN_RETRY_MS = 5_000
 
 /** Another request with this key is running. */
 export function inProgress(): Response {
-  const detail = 'A request with this Idempotency-Key is still running. Send it again later, with the same key.'
+  const detail = 'The request with this Idempotency-Key is not finished yet. Send it again later, with the same key.'
   return problem('in-progress', detail, RETRY_MS)
 }
 
@@ -83,6 +83,16 @@ export function handlerFailed(): Response {
     'handler-failed',
     'The request failed and nothing was changed. It may be sent again with the same key.',
   )
+}
+
+/** The handler failed, and had ended its transaction itself: part of what it did may stay. */
+export function brokenAtomicity(): Response {
+  return problem('handler-failed', 'The request failed, and a part of it may have taken effect.')
+}
+
+/** The handler failed under a lease, and is not called again before a person has decided so. */
+export function givenUp(): Response {
+  return problem('handler-failed', 'The request failed. It is run again only if a person decides so.')
 }
 
 /** The handler returned something that can neither be kept nor be sent again. */
@@ -125,7 +135,8 @@ export function unknownEffect(): Response {
 
 /** The request has failed for good, or waits for a person who decides about it. */
 export function needsAPerson(): Response {
-  return problem('needs-a-person', 'The request with this Idempotency-Key has failed, and waits for a decision.')
+  const detail = 'The request with this Idempotency-Key has failed. It is run again only if a person decides so.'
+  return problem('needs-a-person', detail)
 }
 
 /** Handlers that run under a lease take nothing without a key. */

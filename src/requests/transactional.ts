@@ -29,6 +29,7 @@ import { type Answer, again, type Way } from './core.ts'
 import type { Expiry } from './expiry.ts'
 import type { HttpSettings } from './options.ts'
 import {
+  brokenAtomicity,
   databaseUnavailable,
   handlerFailed,
   handlerTimeout,
@@ -215,13 +216,15 @@ export class TransactionalWay<Tx> implements Way<HttpContext<Tx>> {
       )
       return { outcome: 'unavailable', response: databaseUnavailable() }
     }
-    logger.error({ consumer, ...about, ...faultFields(error) }, 'the handler of a request failed; nothing was kept')
+    const kept = isHapaxError(error, 'broken-atomicity') ? 'a part of it may have been kept' : 'nothing was kept'
+    logger.error({ consumer, ...about, ...faultFields(error) }, `the handler of a request failed; ${kept}`)
     return { outcome: 'failed', response: problemOf(error) }
   }
 }
 
 function problemOf(error: Error): Response {
   if (isHapaxError(error, 'response-not-storable')) return responseNotStorable()
+  if (isHapaxError(error, 'broken-atomicity')) return brokenAtomicity()
   return isHapaxError(error, 'handler-timeout') ? handlerTimeout() : handlerFailed()
 }
 

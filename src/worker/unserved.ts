@@ -27,6 +27,8 @@ export class Unserved {
 
   /** Called when a message of this type was left to a worker. A look that fails is ignored: it must not fail the delivery. */
   async look(consumer: string, type: string): Promise<void> {
+    // A request is left to its client, too: whether neither comes is seen by `watch`.
+    if (isScope(consumer)) return
     const { clock } = this.#options
     const lookedAt = this.#lookedAt.get(consumer) ?? Number.NEGATIVE_INFINITY
     if (this.#warned.has(consumer) || clock.monotonic() - lookedAt < AGAIN_MS) return

@@ -1,16 +1,19 @@
 import type { Row, StoreResponses } from '../../../contracts/index.ts'
+import { CONTROL_MS } from '../calls.ts'
 import type { RequestKey } from '../dialect/responses.ts'
 import { asKnownReceipt } from '../http-rows.ts'
 import { asText, asUuid } from '../values.ts'
 import { change } from './change.ts'
-import { rowsOf, type SqlParts } from './context.ts'
+import type { SqlParts } from './context.ts'
 
 /** Responses to HTTP requests in an SQL database. */
 export function sqlResponses(parts: SqlParts): StoreResponses {
   const { calls, dialect } = parts
   return {
     read: async (consumer, messageKey) => {
-      const [row] = await rowsOf(parts, dialect.responses.read({ consumer, messageKey }))
+      // A client waits for it.
+      const { rows } = await calls.run(dialect.responses.read({ consumer, messageKey }), CONTROL_MS)
+      const [row] = rows
       if (row === undefined) return undefined
       const { response, expired, ...receipt } = asKnownReceipt(row)
       return expired ? undefined : { receipt, response }

@@ -1,7 +1,9 @@
 // Requests whose handlers call the outside world, on stores with transactions.
 
 import assert from 'node:assert/strict'
+import { Permanent, silentLogger } from '../../../base/index.ts'
 import type { HttpHandler, LeasedHttpContext, LeasedHttpOptions, RequestHandler } from '../../../contracts/index.ts'
+import { altered } from '../../altered.ts'
 import { requestResponses } from '../../requests/responses.ts'
 import { requestRules } from '../../requests/rules.ts'
 import { assertProblem, assertReplay, eventually, post, type RequestWorld, senderOf } from '../../requests/world.ts'
@@ -155,6 +157,68 @@ export const leasedRequests: readonly Case[] = [
       await assertProblem(await handle(post('a')), 500, 'unknown-effect')
       await assertProblem(await handle(post('a')), 409, 'needs-a-person')
       assert.equal(calls, 1)
+    },
+  },
+  {
+    name: 'does not say that nothing was changed when a request has failed for good',
+    run: async (world) => {
+      const handle = orders(world, () => {
+        throw new Permanent('no')
+      })
+      const first = await handle(post('a'))
+      assert.doesNotMatch(await first.clone().text(), /nothing was changed|sent again/)
+      await assertProblem(first, 500, 'handler-failed')
+      await assertProblem(await handle(post('a')), 409, 'needs-a-person')
+    },
+  },
+  {
+    name: 'leaves requests to their clients, without asking for a worker',
+    run: async (world) => {
+      const warned: string[] = []
+      const logger = { ...silentLogger, warn: (_: unknown, message: string) => void warned.push(message) }
+      const refuse: Handler = () => {
+        throw new Response('no', { status: 400 })
+      }
+      const first = await orders(world, refuse, {}, world.hapax({ logger }))(post('a'))
+      assert.deepEqual([first.status, first.headers.get('retry-after')], [400, null])
+      assert.equal(warned.filter((message) => message.includes('no live worker')).length, 0)
+    },
+  },
+  {
+    name: 'a worker runs a request with its own body, while a client sends another one with its key',
+    run: async (world) => {
+      const bodies: string[] = []
+      const [asked, goOn] = [gate(), gate()]
+      const { read } = world.store.responses
+      let slow = false
+      const store = altered(world.store, {
+        responses: {
+          read: async (consumer: string, key: string) => {
+            if (slow) {
+              asked.open()
+              await goOn.passed
+            }
+            return read(consumer, key)
+          },
+        },
+      })
+      const hapax = world.hapax({ store })
+      const http = hapax.http('orders', { principal: senderOf, mode: 'leased' })
+      const handle = http.handler(async (request) => {
+        bodies.push(await request.text())
+        return new Response('x', { status: bodies.length === 1 ? 500 : 201 })
+      })
+      await handle(post('a', { body: 'first' }))
+      slow = true
+      const other = handle(post('a', { body: 'other' }))
+      await asked.passed
+      const worker = hapax.worker({ consume: [http], pollMs: 20 })
+      await worker.start()
+      await world.until(async () => (await world.store.admin.trace('a')).some(({ where }) => where === 'response'))
+      await worker.stop()
+      goOn.open()
+      await assertProblem(await other, 422, 'key-reused')
+      assert.deepEqual(bodies, ['first', 'first'])
     },
   },
   {
