@@ -1,14 +1,22 @@
 import { asError, HapaxError, isRefusal } from '../base/index.ts'
 import { outcome, ref } from '../consumer/index.ts'
 import type { Address, Confirmation, Destination, Endpoint, EndpointDestination, Settle } from '../contracts/index.ts'
-import { deliveriesName, type OutgoingMessage, type StoredMessage, spreadMessage } from '../message/index.ts'
+import { deliveriesName, type OutgoingMessage, type StoredMessage, spreadMessages } from '../message/index.ts'
 import { atOnce, committedInbox, type Engine, GRACE_MS, persist } from '../transaction/index.ts'
 import { wants } from './directory.ts'
 
-/** Messages that a relay sends together. */
-interface Call {
-  readonly messages: readonly OutgoingMessage[]
-  readonly settle: Settle
+/** A message that waits to be spread. */
+interface Item {
+  readonly message: OutgoingMessage
+  /** Aborted: the relay has given up the call that it came with. */
+  readonly signal: AbortSignal
+  settle(confirmation: Confirmation): void
+}
+
+/** A message and its copies. */
+interface Spreading {
+  readonly item: Item
+  readonly copies: readonly StoredMessage[]
 }
 
 /**
@@ -18,13 +26,13 @@ interface Call {
 export class Spread<Tx> implements Destination {
   readonly name: string
   readonly address: Address
-  /** Calls are spread one after the other, and after one that failed those behind it fail too. */
+  /** Messages are spread one after the other, and after one that failed those behind it fail too. */
   readonly features: Destination['features'] = { keepsOrder: true }
   readonly #engine: Engine<Tx>
   readonly #relay: string
   readonly #consumer: string
   readonly #driver: Pick<EndpointDestination, 'prepare' | 'close'>
-  readonly #waiting: Call[] = []
+  readonly #waiting: Item[] = []
   #working = false
 
   constructor(engine: Engine<Tx>, relay: string, driver: Pick<EndpointDestination, 'name' | 'prepare' | 'close'>) {
@@ -44,55 +52,60 @@ export class Spread<Tx> implements Destination {
     return this.#driver.close()
   }
 
-  publish(messages: readonly OutgoingMessage[], _signal: AbortSignal, settle: Settle): void {
-    this.#waiting.push({ messages, settle })
+  publish(messages: readonly OutgoingMessage[], signal: AbortSignal, settle: Settle): void {
+    for (const [index, message] of messages.entries()) {
+      this.#waiting.push({ message, signal, settle: (confirmation) => settle(index, confirmation) })
+    }
     if (!this.#working) void this.#work()
   }
 
   async #work(): Promise<void> {
     this.#working = true
     while (this.#waiting.length > 0) {
-      const calls = this.#waiting.splice(0)
       try {
-        await this.#spread(calls)
+        await this.#spreadFirst()
       } catch (error) {
-        // What has come meanwhile may be of the same keys.
-        for (const call of [...calls, ...this.#waiting.splice(0)]) settleAll(call, unavailable(error))
+        // All that waits: it may be of the same keys.
+        for (const { settle } of this.#waiting.splice(0)) settle(unavailable(error))
       }
     }
     this.#working = false
   }
 
-  async #spread(calls: readonly Call[]): Promise<void> {
+  /** Spreads and confirms the first of those that wait, as many as one transaction should store: with many endpoints, all take too long. */
+  async #spreadFirst(): Promise<void> {
     const endpoints = (await this.#engine.store.endpoints.list(this.#relay)).filter(({ enabled }) => enabled)
-    const items = calls.flatMap((call) => call.messages.map((message, index) => ({ call, index, message })))
-    const copies = items.map(({ message }) => copiesOf(message, endpoints))
+    const first = firstOf(this.#waiting, endpoints)
+    if (first.some(({ item }) => item.signal.aborted)) throw tooLate()
     try {
-      await this.#store(copies.flat())
+      await this.#store(first.flatMap(({ copies }) => copies))
     } catch (error) {
       if (!isRefusal(error)) throw error
-      return this.#spreadEach(items, copies)
+      return this.#spreadEach(first)
     }
-    for (const [at, { call, index, message }] of items.entries()) {
-      call.settle(index, this.#confirmed(message, copies[at]?.length ?? 0))
-    }
+    for (const each of first) this.#settle(each)
   }
 
   /** The store refuses one of them. Nothing is spread after it, because that may be of its key. */
-  async #spreadEach(
-    items: readonly { readonly call: Call; readonly index: number; readonly message: OutgoingMessage }[],
-    copies: readonly (readonly StoredMessage[])[],
-  ): Promise<void> {
-    for (const [at, { call, index, message }] of items.entries()) {
-      const own = copies[at] ?? []
+  async #spreadEach(first: readonly Spreading[]): Promise<void> {
+    for (const each of first) {
       try {
-        await this.#store(own)
+        await this.#store(each.copies)
       } catch (error) {
-        if (isRefusal(error)) call.settle(index, { status: 'refused', error })
+        if (isRefusal(error)) this.#settle(each, { status: 'refused', error })
         throw error
       }
-      call.settle(index, this.#confirmed(message, own.length))
+      this.#settle(each)
     }
+  }
+
+  /** The first of those that wait has been spread. */
+  #settle(
+    { item, copies }: Spreading,
+    confirmation: Confirmation = this.#confirmed(item.message, copies.length),
+  ): void {
+    this.#waiting.shift()
+    item.settle(confirmation)
   }
 
   #confirmed({ type }: OutgoingMessage, copies: number): Confirmation {
@@ -122,11 +135,23 @@ export class Spread<Tx> implements Destination {
   }
 }
 
-function copiesOf(message: OutgoingMessage, endpoints: readonly Endpoint[]): readonly StoredMessage[] {
-  return endpoints.filter((endpoint) => wants(endpoint, message.type)).map(({ id }) => spreadMessage(id, message))
+/** The first of those that wait, with their copies, up to what one transaction stores. */
+function firstOf(waiting: readonly Item[], endpoints: readonly Endpoint[]): readonly Spreading[] {
+  const first: Spreading[] = []
+  let [rows, bytes] = [0, 0]
+  for (const item of waiting) {
+    const { data, type } = item.message
+    const wanting = endpoints.filter((endpoint) => wants(endpoint, type))
+    rows += wanting.length
+    bytes += wanting.length * data.byteLength
+    if (first.length > 0 && (rows > PART || bytes > PART_BYTES)) break
+    const ids = wanting.map(({ id }) => id)
+    first.push({ item, copies: spreadMessages(ids, item.message) })
+  }
+  return first
 }
 
-/** Bounded, because a large message for many endpoints would be more than a database takes at once. */
+/** Bounded, because one large message for many endpoints may be more than a database takes at once. */
 function partsOf(copies: readonly StoredMessage[]): readonly (readonly StoredMessage[])[] {
   const parts: StoredMessage[][] = []
   let part: StoredMessage[] = []
@@ -143,8 +168,12 @@ function partsOf(copies: readonly StoredMessage[]): readonly (readonly StoredMes
   return parts
 }
 
-function settleAll({ messages, settle }: Call, confirmation: Confirmation): void {
-  for (const index of messages.keys()) settle(index, confirmation)
+/** What the relay has given up is sent by it again: if it were spread now, that would be done twice. */
+function tooLate(): HapaxError {
+  return new HapaxError(
+    'broker-timeout',
+    'the relay has stopped waiting before its messages were spread to all endpoints',
+  )
 }
 
 function unavailable(error: unknown): Confirmation {

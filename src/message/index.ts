@@ -66,7 +66,7 @@ export {
 } from './message.ts'
 export { jsonOf, type Payload, parseJson, payloadOf } from './payload.ts'
 export type { StandardSchema } from './schema.ts'
-export { deliveriesName, eventOf, originOf, spreadMessage, spreadSource } from './spread.ts'
+export { deliveriesName, eventOf, originOf, spreadMessages, spreadSource } from './spread.ts'
 export { asciiJson, inAscii, STUB_BYTES, type Stub, shortened, stubOf } from './stub.ts'
 export type { MessageOptions } from './type.ts'
 export { type Draft, defineMessage, type MessageType, messageType, type PublishOptions } from './type.ts'

@@ -21,13 +21,19 @@ export function originOf(source: string): { readonly endpoint: string; readonly 
   return { endpoint: source.slice(SOURCE.length, space), source: source.slice(space + 1) }
 }
 
-/** The copy of an event for one endpoint. Its id is the event's, so that spreading the event again finds its receipt. */
-export function spreadMessage(endpoint: string, message: OutgoingMessage): StoredMessage {
-  const source = spreadSource(endpoint, message.source)
+/**
+ * The copies of an event, one for each of these endpoints. Their id is the event's, so that spreading the event again finds their receipts. All
+ * share the data, whose hash is computed once.
+ */
+export function spreadMessages(endpoints: readonly string[], message: OutgoingMessage): readonly StoredMessage[] {
+  if (endpoints.length === 0) return []
   const { id, type, data } = message
-  const key = message.key === undefined ? null : spreadKey(endpoint, message.key)
-  const attributes = packAttributes(message)
-  return { messageKey: messageKey(source, id), source, id, type, key, attributes, data, fingerprint: fingerprint(data) }
+  const shared = { id, type, data, attributes: packAttributes(message), fingerprint: fingerprint(data) }
+  return endpoints.map((endpoint) => {
+    const source = spreadSource(endpoint, message.source)
+    const key = message.key === undefined ? null : spreadKey(endpoint, message.key)
+    return { ...shared, messageKey: messageKey(source, id), source, key }
+  })
 }
 
 /** The event that a copy was made of. */

@@ -1,11 +1,13 @@
 import assert from 'node:assert/strict'
 import { describe, expect, it } from 'vitest'
 import { systemRandom } from '../../src/base/index.ts'
+import type { Destination } from '../../src/contracts/index.ts'
 import { delayMs } from '../../src/endpoints/deliveries.ts'
 import { wants } from '../../src/endpoints/directory.ts'
 import { Gates } from '../../src/endpoints/gates.ts'
 import { webhooks } from '../../src/http/webhooks/index.ts'
 import { createHapax, silentLogger } from '../../src/index.ts'
+import type { OutgoingMessage } from '../../src/message/index.ts'
 import { memory } from '../../src/stores/memory/index.ts'
 import { altered } from '../../src/testing/altered.ts'
 import { WorkerCore } from '../../src/worker/index.ts'
@@ -109,6 +111,68 @@ describe('a gate', () => {
 })
 
 describe('spreading', () => {
+  /** A relay whose store notes what it stores. `stored` is called before each transaction. */
+  async function relayOf(endpoints: number, stored: (rows: number) => void): Promise<Relay> {
+    const store = memory()
+    const put: typeof store.inbox.store = (options, copies) => {
+      stored(copies.messages.length)
+      return store.inbox.store(options, copies)
+    }
+    const hapax = createHapax({
+      store: altered(store, { inbox: { store: put } }),
+      source: '/shop',
+      logger: silentLogger,
+    })
+    for (let n = 0; n < endpoints; n++) await hapax.endpoints.add({ url: 'https://example.com', id: `ep_${n}` })
+    const worker = hapax.worker({ relay: webhooks() })
+    assert.ok(worker instanceof WorkerCore)
+    const [destination] = worker.destinations
+    assert.ok(destination)
+    return { destination, close: () => hapax.close() }
+  }
+
+  interface Relay {
+    readonly destination: Destination
+    close(): Promise<void>
+  }
+
+  const messages = (count: number): OutgoingMessage[] =>
+    Array.from({ length: count }, (_, n) => ({ id: `${n}`, source: '/shop', type: 'a', key: 'k', data: Buffer.of() }))
+
+  const settled = (relay: Relay, count: number, signal: AbortSignal, told: (text: string) => void): Promise<void> =>
+    new Promise((resolve) => {
+      let left = count
+      relay.destination.publish(messages(count), signal, (index, { status }) => {
+        told(`${index} ${status}`)
+        left -= 1
+        if (left === 0) resolve()
+      })
+    })
+
+  it('confirms each message as soon as all endpoints have it, not when all messages are spread', async () => {
+    const log: string[] = []
+    const relay = await relayOf(400, (rows) => log.push(`store ${rows}`))
+    await settled(relay, 5, new AbortController().signal, (text) => log.push(text))
+    expect(log).toEqual([
+      ...['store 800', '0 confirmed', '1 confirmed', 'store 800', '2 confirmed', '3 confirmed'],
+      ...['store 400', '4 confirmed'],
+    ])
+    await relay.close()
+  })
+
+  it('stops when the relay has given up, so that nothing of it is spread twice', async () => {
+    const given = new AbortController()
+    const log: string[] = []
+    const relay = await relayOf(400, (rows) => {
+      log.push(`store ${rows}`)
+      given.abort()
+    })
+    await settled(relay, 5, given.signal, (text) => log.push(text))
+    expect(log.slice(0, 3)).toEqual(['store 800', '0 confirmed', '1 confirmed'])
+    expect(log.slice(3)).toEqual(['2 unavailable', '3 unavailable', '4 unavailable'])
+    await relay.close()
+  })
+
   it('fails for what came meanwhile if a call fails, because that may be of the same keys', async () => {
     const store = memory()
     let away = true

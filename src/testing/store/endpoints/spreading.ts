@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
-import { defineMessage, eventOf, messageKey, spreadMessage, spreadSource } from '../../../message/index.ts'
+import { present } from '../../../base/index.ts'
+import { defineMessage, eventOf, messageKey, spreadMessages, spreadSource } from '../../../message/index.ts'
 import { altered } from '../../altered.ts'
 import type { Case } from '../case.ts'
 import { lossy } from '../doubles.ts'
@@ -193,7 +194,7 @@ export const spreading: readonly Case[] = [
       assert.deepEqual(Buffer.from(by('bytes')?.data ?? []), bytes)
       assert.deepEqual([by('bytes')?.key, by('long')?.key], ['a b', undefined])
       const sample = { id: '1', source: '/a b', type: 't', key: 'x', data: new Uint8Array() }
-      const copy = spreadMessage('ep_a', sample)
+      const copy = present(spreadMessages(['ep_a'], sample)[0], 'the copy')
       assert.deepEqual(
         eventOf({ id: '1', source: copy.source, type: 't', key: copy.key ?? '', data: 0 }, sample.data).event,
         sample,
