@@ -10,7 +10,7 @@ import {
   type WebhookOutcome,
 } from '../base/index.ts'
 import type { Outcome, Webhook, WebhookArrival, WebhookReceiver } from '../contracts/index.ts'
-import type { IncomingMessage } from '../message/index.ts'
+import { type IncomingMessage, packAttributes } from '../message/index.ts'
 import { type Problem, problemResponse, readBody, retryAfter } from '../web/index.ts'
 import type { ConsumerCore } from './consumer.ts'
 import type { ConsumerSettings } from './options.ts'
@@ -94,14 +94,17 @@ export class WebhookFeed<Tx, C extends Taking = ConsumerCore<Tx>> implements Web
 
   #arrived(arrival: WebhookArrival): Handled | Promise<Handled> {
     switch (arrival.kind) {
-      case 'message':
-        return this.#taken(arrival.message)
+      case 'message': {
+        const [bytes, most] = [bytesOf(arrival.message), this.#engine.maxBytes]
+        // The consumer would keep only its beginning, and the provider would never send the rest again.
+        return bytes > most ? this.#refused('too-large', storedTooLarge(bytes, most)) : this.#taken(arrival.message)
+      }
       case 'challenge':
         return { outcome: 'challenge', response: challengeResponse(arrival.text) }
       case 'missing':
         return this.#refused('missing', missingHeader(arrival.header))
       case 'bad-signature':
-        return this.#refused('bad-signature', BAD_SIGNATURE)
+        return this.#refused('bad-signature', BAD_SIGNATURE, arrival.error)
       case 'bad-timestamp':
         return this.#refused('bad-timestamp', BAD_TIMESTAMP)
     }
@@ -122,9 +125,10 @@ export class WebhookFeed<Tx, C extends Taking = ConsumerCore<Tx>> implements Web
   }
 
   /** Logged as one kind, of which a few lines a minute are written: anyone can send such requests. */
-  #refused(outcome: WebhookOutcome, of: Problem): Handled {
+  #refused(outcome: WebhookOutcome, of: Problem, error?: Error): Handled {
     const { code, detail } = of
-    const fields = { consumer: this.consumer.name, webhook: this.#webhook.name, code, error: detail }
+    const why = error === undefined ? { code, error: detail } : errorFields(error)
+    const fields = { consumer: this.consumer.name, webhook: this.#webhook.name, ...why }
     this.#engine.logger.warn(fields, 'a webhook was refused; nothing of it was kept')
     return problem(outcome, of)
   }
@@ -188,6 +192,17 @@ function missingHeader(header: string): Problem {
 function tooLarge(maxBytes: number): Problem {
   const detail = `Expected a body of at most ${maxBytes} bytes.`
   return { status: 413, code: 'too-large', title: 'Body too large', detail }
+}
+
+function storedTooLarge(bytes: number, maxBytes: number): Problem {
+  const detail = `Expected an event that is stored in at most ${maxBytes} bytes, got ${bytes}.`
+  return { status: 413, code: 'too-large', title: 'Event too large', detail }
+}
+
+/** How large a message is when it is stored: what is kept of the headers counts, and a form becomes larger as JSON. */
+function bytesOf(message: IncomingMessage): number {
+  const { data } = message
+  return (data instanceof Uint8Array ? data.byteLength : 0) + Buffer.byteLength(packAttributes(message))
 }
 
 function unavailable(retryAfterMs: number | undefined): Problem {

@@ -14,8 +14,8 @@ export interface WebhookRequest {
 export type WebhookRefusal =
   /** A header is missing that every request of this provider has. */
   | { readonly kind: 'missing'; readonly header: string }
-  /** It was not signed with one of the secrets, or not as a whole. */
-  | { readonly kind: 'bad-signature' }
+  /** It was not signed with one of the secrets, or not as a whole. `error`: the scheme has failed, so that nothing is known about it. */
+  | { readonly kind: 'bad-signature'; readonly error?: Error }
   /** It was signed too long ago, or in the future: a copy of an old request, or one of the clocks is wrong. */
   | { readonly kind: 'bad-timestamp' }
 

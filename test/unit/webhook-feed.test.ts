@@ -1,6 +1,15 @@
 import { createHapax, defineMessage, type Hapax, type HapaxEvents, type Logger, Permanent, silentLogger } from 'hapax'
 import { type MemoryTx, memory } from 'hapax/memory'
-import { github, hmac, slack, standardWebhooks, stripe, type WebhookOptions, webhook } from 'hapax/webhooks'
+import {
+  github,
+  hmac,
+  type Scheme,
+  slack,
+  standardWebhooks,
+  stripe,
+  type WebhookOptions,
+  webhook,
+} from 'hapax/webhooks'
 import { describe, expect, it } from 'vitest'
 import { LeapingClock } from '../../src/testing/clock.ts'
 import { until } from '../../src/testing/wait.ts'
@@ -157,6 +166,39 @@ describe('a webhook', () => {
     const response = await post(there, 'a')
     expect([response.status, there.heard[0]?.outcome, await rowsOf(there.hapax)]).toEqual([413, 'too-large', 0])
     await there.hapax.close()
+  })
+
+  it('that is too large only with its headers is not acknowledged: the end of it would be lost', async () => {
+    const { url, headers, body } = eventOf(PROVIDER, 'a')
+    const hapax = createHapax({ store: memory(), source: '/test', logger: silentLogger, maxMessageBytes: body.length })
+    const { handler } = hapax.consumer('billing').from(webhook(PROVIDER.scheme(PROVIDER.secrets[0])))
+    const response = await handler(requestOf({ url, headers, body }))
+    expect([response.status, await rowsOf(hapax)]).toEqual([413, 0])
+    await hapax.close()
+  })
+
+  it.each([
+    ['async', async () => ({ kind: 'verified', id: 'a', type: 'paid' }), 'got a promise: it must not be async'],
+    ['rejecting', () => Promise.reject(new Error('no')), 'got a promise'],
+    ['silent', () => undefined, 'to return a verdict, got undefined'],
+    [
+      'throwing',
+      () => {
+        throw new Error('no key is loaded')
+      },
+      'no key is loaded',
+    ],
+  ])('of a scheme that is %s is refused, and the log says why', async (_, verify, why) => {
+    const lines: unknown[] = []
+    const logger = { ...silentLogger, warn: (fields: object) => void lines.push(fields) }
+    const hapax = createHapax({ store: memory(), source: '/test', logger })
+    const scheme: Scheme = { name: 'own', resendsForMs: 1_000, verify: verify as never }
+    const { handler } = hapax.consumer('billing').from(webhook(scheme))
+    const response = await handler(new Request('https://x.example', { method: 'POST', body: '{}' }))
+    expect([response.status, await rowsOf(hapax)]).toEqual([401, 0])
+    expect(JSON.stringify(await response.json())).not.toContain('key')
+    expect(lines).toEqual([expect.objectContaining({ webhook: 'own', error: expect.stringContaining(why) })])
+    await hapax.close()
   })
 
   it('whose body was read by something else gets a clear error', async () => {

@@ -371,6 +371,34 @@ describe('identity', () => {
     expect(verdictOf(provider.scheme(provider.secrets[0]), shifted, 1_700_000_000_000)).toBe('bad-signature')
   })
 
+  it('an id of Standard Webhooks cannot hold the timestamp and the beginning of the body', () => {
+    const provider = providerOf('standard-webhooks')
+    const [old, now] = [1_600_000_000_000, 1_700_000_000_000]
+    const body = text('{"note":"x".1700000000.{"type":"paid"}')
+    const sent = provider.sign({ id: 'msg', type: 't', body, nowMs: old, secret: provider.secrets[0] })
+    const headers = {
+      ...sent.headers,
+      'webhook-id': 'msg.1600000000.{"note":"x"',
+      'webhook-timestamp': '1700000000',
+    }
+    const shifted = { ...sent, headers, body: text('{"type":"paid"}') }
+    expect(verdictOf(provider.scheme(provider.secrets[0]), sent, old)).toBe('verified')
+    expect(verdictOf(provider.scheme(provider.secrets[0]), shifted, now)).toBe('bad-signature')
+  })
+
+  it('a timestamp that is not signed is refused by hmac when it is made', () => {
+    const options = {
+      secrets: '0123456789abcdef',
+      header: 'x-sig',
+      id: 'body-hash',
+      type: 't',
+      resendsForMs: 1,
+    } as const
+    expect(() => hmac({ ...options, signed: 'body', timestamp: { header: 'x-time' } })).toThrow(
+      "expected signed to be 'timestamp.body' or a function",
+    )
+  })
+
   it('a second t in the header of Stripe is refused', () => {
     const sent = eventOf(providerOf('stripe'), 'evt_1')
     const header = sent.headers['stripe-signature'] ?? ''

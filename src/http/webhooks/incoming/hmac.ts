@@ -151,6 +151,9 @@ function hmacSettings(options: HmacOptions): Settings {
   if (signed === 'timestamp.body' && timestamp === undefined) {
     expected('timestamp', `given, because signed is 'timestamp.body'`, timestamp)
   }
+  if (signed === 'body' && timestamp !== undefined) {
+    expected('signed', `'timestamp.body' or a function, because a timestamp that is not signed proves nothing`, signed)
+  }
   return {
     name: options.name === undefined ? 'hmac' : nameText('name', options.name),
     keys: textKeys(options.secrets),

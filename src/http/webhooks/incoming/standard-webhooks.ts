@@ -61,8 +61,8 @@ function verified(request: WebhookRequest, keys: Keys, toleranceMs: number): Ver
   if (!id) return missing(`${prefix}-id`)
   if (!timestamp) return missing(`${prefix}-timestamp`)
   if (!signature) return missing(`${prefix}-signature`)
-  // The dots are all that separates the parts: with such an id, a part of the body could pass for the timestamp.
-  if (/\.\d+$/.test(id)) return BAD_SIGNATURE
+  // The dots are all that separates the parts: with a time in the id, a part of the body could pass for the timestamp.
+  if (/\.\d+(?:\.|$)/.test(id)) return BAD_SIGNATURE
   if (!isSigned(signature, `${id}.${timestamp}.`, body, keys)) return BAD_SIGNATURE
   if (!isNear(timestamp, nowMs, toleranceMs)) return BAD_TIMESTAMP
   const content = contentOf(body, headers.get('content-type'))

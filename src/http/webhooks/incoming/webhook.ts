@@ -2,7 +2,9 @@ import {
   able,
   asError,
   callback,
+  describe,
   expected,
+  fieldOf,
   HapaxError,
   messageOf,
   nameText,
@@ -16,7 +18,7 @@ import type { Webhook, WebhookArrival, WebhookRequest } from '../../../contracts
 import { type IncomingMessage, MAX_TEXT_BYTES, refusedMessage } from '../../../message/index.ts'
 import { bodyHash } from './body-hash.ts'
 import { type Content, contentOf } from './content.ts'
-import { BAD_SIGNATURE, type Scheme, type Verified } from './scheme.ts'
+import type { Scheme, Verdict, Verified } from './scheme.ts'
 
 /** Options of `webhook`. Functions get the event: the parsed JSON, or the fields of a form. */
 export interface WebhookOptions {
@@ -96,14 +98,25 @@ function isScheme(given: Scheme | (WebhookOptions & { readonly verify: Scheme })
 /** A scheme of the application may throw, although it should not: then nothing can be said of the signature. */
 function accepted(request: WebhookRequest, scheme: Scheme, maker: Maker): WebhookArrival {
   try {
-    const verdict = scheme.verify(request)
+    const verdict = checkedVerdict(scheme.name, scheme.verify(request))
     if (verdict.kind !== 'verified') return verdict
     const { challenge } = verdict
     if (challenge !== undefined) return { kind: 'challenge', text: challenge }
     return { kind: 'message', message: maker.message(request, verdict) }
-  } catch {
-    return BAD_SIGNATURE
+  } catch (error) {
+    return { kind: 'bad-signature', error: asError(error) }
   }
+}
+
+const KINDS: readonly unknown[] = ['verified', 'missing', 'bad-signature', 'bad-timestamp']
+
+/** An async function returns a promise, which says nothing about the request. */
+function checkedVerdict(scheme: string, verdict: Verdict): Verdict {
+  const given: unknown = verdict
+  if (KINDS.includes(fieldOf(given, 'kind'))) return verdict
+  if (given instanceof Promise) given.catch(() => {})
+  const got = given instanceof Promise ? 'a promise: it must not be async' : describe(given)
+  throw new HapaxError('invalid-option', `expected verify of the scheme ${scheme} to return a verdict, got ${got}`)
 }
 
 /** Makes messages of verified requests. What cannot be read is a message as well, because it is authentic: it goes to the failed store. */
