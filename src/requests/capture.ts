@@ -20,8 +20,7 @@ export class Captured {
 
   /** A response to send, with all headers. Made anew at each call, because a body can be read once. */
   send(): Response {
-    const { status, body } = this.stored
-    return new Response(bodyFor(status, body), { status, statusText: this.#statusText, headers: this.#headers })
+    return whole(this.stored, this.#headers, this.#statusText)
   }
 }
 
@@ -68,12 +67,16 @@ function notStorable(why: string): HapaxError {
 export function replayed({ status, headers, body }: StoredResponse): Response {
   const all = new Headers(headers.map(([name, value]): [string, string] => [name, value]))
   all.set('idempotent-replayed', 'true')
-  return new Response(bodyFor(status, body), { status, headers: all })
+  return whole({ status, body }, all)
 }
 
 /** Statuses that have no body: `Response` refuses even an empty one. */
 const BODYLESS: readonly number[] = [204, 205, 304]
 
-function bodyFor(status: number, body: Uint8Array): Uint8Array<ArrayBuffer> | null {
-  return BODYLESS.includes(status) ? null : new Uint8Array(body)
+/** A response whose body is known to its end, so that it need not be sent in chunks. */
+function whole({ status, body }: Pick<StoredResponse, 'status' | 'body'>, given: Headers, statusText = ''): Response {
+  if (BODYLESS.includes(status)) return new Response(null, { status, statusText, headers: given })
+  const headers = new Headers(given)
+  headers.set('content-length', String(body.byteLength))
+  return new Response(new Uint8Array(body), { status, statusText, headers })
 }

@@ -21,7 +21,7 @@ import { type HttpSettings, handlerOption, requestOption } from './options.ts'
 import { databaseUnavailable, handlerFailed, inProgress, keyReused, outcomeUnknown } from './problems.ts'
 
 /** What became of a request. */
-export type HttpOutcome = HapaxEvents['http-request']['outcome']
+type HttpOutcome = HapaxEvents['http-request']['outcome']
 
 /** What a request gets. */
 export interface Answer {

@@ -2,8 +2,7 @@
 
 export type { Accepted, Keyed } from './accept.ts'
 export { type Captured, capture, isResponse, responseOf } from './capture.ts'
-export { type Answer, again, type HttpOutcome, type RequestEngine, Requests, type Way } from './core.ts'
-export type { Settled } from './gate.ts'
+export { type Answer, again, Requests, type Way } from './core.ts'
 export { REQUEST_TYPE, rebuilt } from './identity.ts'
 export { LeasedHttp } from './leased.ts'
 export { consumerOf, type HttpSettings, handlerOption, httpSettings, isScope } from './options.ts'

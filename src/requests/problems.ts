@@ -55,7 +55,7 @@ export function problem(code: ProblemCode, detail: string, retryMs?: number): Re
 /** How long a client is asked to wait: while another request with its key runs, and while the database is away. */
 export const RETRY_MS = 1_000
 /** How long it is asked to wait after a commit whose outcome could not be learnt. */
-export const UNKNOWN_RETRY_MS = 5_000
+const UNKNOWN_RETRY_MS = 5_000
 
 /** Another request with this key is running. */
 export function inProgress(): Response {

@@ -10,7 +10,7 @@ import {
   oneOf,
   positiveInteger,
 } from '../base/index.ts'
-import { howToSee, ref } from '../consumer/index.ts'
+import { ref } from '../consumer/index.ts'
 import type { HttpContext, HttpHandler, HttpOptions, PublishInHandler, Receipt } from '../contracts/index.ts'
 import {
   Attempt,
@@ -208,7 +208,7 @@ export class TransactionalWay<Tx> implements Way<HttpContext<Tx>> {
     if (error instanceof RolledBack) return { outcome: 'rolled-back', response: error.response }
     const { logger } = this.#engine
     const { consumer } = this.#settings
-    const about = request.message === undefined ? {} : { about: ref(request.message), ...howToSee(request.message) }
+    const about = request.message === undefined ? {} : { about: ref(request.message) }
     if (attempted.kind === 'busy' || attempted.kind === 'lost') {
       logger.warn(
         { consumer, ...about, ...errorFields(error) },

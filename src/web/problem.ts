@@ -11,10 +11,13 @@ export interface Problem {
 
 /** A problem as a response: `application/problem+json`. */
 export function problemResponse({ status, code, title, detail, headers }: Problem): Response {
-  return new Response(JSON.stringify({ type: 'about:blank', title, status, detail, code }), {
-    status,
-    headers: { 'content-type': 'application/problem+json', 'cache-control': 'no-store', ...headers },
-  })
+  const body = Buffer.from(JSON.stringify({ type: 'about:blank', title, status, detail, code }))
+  const own = {
+    'content-type': 'application/problem+json',
+    'content-length': String(body.byteLength),
+    'cache-control': 'no-store',
+  }
+  return new Response(body, { status, headers: { ...own, ...headers } })
 }
 
 /** A header that says when to try again: whole seconds, at least one. */

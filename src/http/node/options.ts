@@ -84,5 +84,5 @@ function reporter(listener: (error: unknown) => unknown): (error: unknown) => vo
 
 function log(given: unknown): void {
   const error = asError(given)
-  consoleLogger.error(faultFields(error), `hapax: a request was not handled: ${error.message}`)
+  consoleLogger.error(faultFields(error), 'a request was not handled')
 }

@@ -136,6 +136,7 @@ export const requestResponses: readonly RequestCase[] = [
       assert.deepEqual(
         [...second.headers].sort(),
         [
+          ['content-length', '2'],
           ['content-type', 'application/json'],
           ['etag', '"1"'],
           ['idempotent-replayed', 'true'],
