@@ -23,7 +23,9 @@ export function positiveInteger(name: string, value: number | undefined, fallbac
 
 /** A whole number, zero as well, or the default where it is not given. */
 export function wholeNumber(name: string, value: number | undefined, fallback: number): number {
-  return value === 0 ? 0 : positiveInteger(name, value, fallback)
+  if (value === 0) return 0
+  if (value !== undefined && !(Number.isSafeInteger(value) && value > 0)) expected(name, 'a whole number', value)
+  return positiveInteger(name, value, fallback)
 }
 
 /** A number of at least `least`, or the default where it is not given. */

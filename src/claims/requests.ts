@@ -15,13 +15,13 @@ import {
   type Accepted,
   type Answer,
   again,
+  asResponse,
   type Captured,
   capture,
   givenUp,
   type HttpSettings,
   handlerOption,
   httpSettings,
-  isResponse,
   type Keyed,
   keyReused,
   leasedFailed,
@@ -147,7 +147,8 @@ async function returned(handle: () => Response | Promise<Response>): Promise<Res
   try {
     return responseOf(await handle())
   } catch (thrown) {
-    throw isResponse(thrown) ? new Unkept(thrown) : thrown
+    const response = asResponse(thrown)
+    throw response === undefined ? thrown : new Unkept(response)
   }
 }
 

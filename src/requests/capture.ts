@@ -26,13 +26,27 @@ export class Captured {
 
 /** What a handler returned, if it is a response; throws `invalid-response`. */
 export function responseOf(returned: unknown): Response {
-  if (isResponse(returned)) return returned
+  const response = asResponse(returned)
+  if (response !== undefined) return response
   throw new HapaxError('invalid-response', `expected the handler to return a Response, got ${describe(returned)}`)
 }
 
-/** Responses of another copy of the Fetch standard are taken as well: a framework may have its own. */
-export function isResponse(value: unknown): value is Response {
-  if (value instanceof Response) return true
+/**
+ * A value, returned or thrown, that is a response. One of another copy of the Fetch standard is taken as well, because a framework may have
+ * its own, and made one of ours: whoever sends it knows no others.
+ */
+export function asResponse(value: unknown): Response | undefined {
+  if (value instanceof Response) return value
+  if (!isForeign(value)) return undefined
+  const { status, statusText, headers, body } = value
+  return new Response(BODYLESS.includes(status) ? null : body, {
+    status,
+    statusText,
+    headers: new Headers([...headers]),
+  })
+}
+
+function isForeign(value: unknown): value is Response {
   const methods = [fieldOf(fieldOf(value, 'headers'), 'get'), fieldOf(value, 'arrayBuffer')]
   return typeof fieldOf(value, 'status') === 'number' && methods.every((method) => typeof method === 'function')
 }

@@ -15,7 +15,7 @@ import {
 } from '../base/index.ts'
 import type { HttpHandler, RequestHandler } from '../contracts/index.ts'
 import { type Accepted, accept, isKeyed, type Keyed } from './accept.ts'
-import { isResponse, replayed } from './capture.ts'
+import { asResponse, replayed } from './capture.ts'
 import { Gate, type Landed, type Settled } from './gate.ts'
 import { type HttpSettings, handlerOption, requestOption } from './options.ts'
 import { databaseUnavailable, handlerFailed, inProgress, keyReused, outcomeUnknown } from './problems.ts'
@@ -130,7 +130,8 @@ export class Requests<Context> {
       const accepted = await accept(request, this.settings)
       return accepted instanceof Response ? { outcome: 'rejected', response: accepted } : accepted
     } catch (thrown) {
-      if (isResponse(thrown)) return { outcome: 'rejected', response: thrown }
+      const response = asResponse(thrown)
+      if (response !== undefined) return { outcome: 'rejected', response }
       const fields = { consumer: this.settings.consumer, ...faultFields(asError(thrown)) }
       this.#engine.logger.error(fields, 'a request was refused, because what tells its sender or route failed')
       return { outcome: 'failed', response: handlerFailed() }

@@ -1,7 +1,7 @@
 // HTTP requests that take effect once. What does not depend on the store is `Requests`; a `Way` runs them on a kind of store.
 
 export type { Accepted, Keyed } from './accept.ts'
-export { type Captured, capture, isResponse, responseOf } from './capture.ts'
+export { asResponse, type Captured, capture, responseOf } from './capture.ts'
 export { type Answer, again, Requests, type Way } from './core.ts'
 export { REQUEST_TYPE, rebuilt } from './identity.ts'
 export { LeasedHttp } from './leased.ts'

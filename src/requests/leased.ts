@@ -20,7 +20,7 @@ import {
 } from '../message/index.ts'
 import type { Engine } from '../transaction/index.ts'
 import type { Accepted, Keyed } from './accept.ts'
-import { Captured, capture, isResponse, responseOf } from './capture.ts'
+import { asResponse, Captured, capture, responseOf } from './capture.ts'
 import { type Answer, again, Requests, type Way } from './core.ts'
 import type { Expiry } from './expiry.ts'
 import { fingerprintOfRequest, REQUEST_TYPE, rebuilt } from './identity.ts'
@@ -221,7 +221,8 @@ async function returned(call: () => unknown, live: Pick<Live<never>, 'unkept'> |
   try {
     return responseOf(await call())
   } catch (thrown) {
-    throw isResponse(thrown) ? notKept(thrown, live) : thrown
+    const response = asResponse(thrown)
+    throw response === undefined ? thrown : notKept(response, live)
   }
 }
 

@@ -24,7 +24,7 @@ import {
   type Work,
 } from '../transaction/index.ts'
 import type { Accepted, Keyed } from './accept.ts'
-import { type Captured, capture, isResponse, responseOf } from './capture.ts'
+import { asResponse, type Captured, capture, responseOf } from './capture.ts'
 import { type Answer, again, type Way } from './core.ts'
 import type { Expiry } from './expiry.ts'
 import type { HttpSettings } from './options.ts'
@@ -198,7 +198,8 @@ export class TransactionalWay<Tx> implements Way<HttpContext<Tx>> {
     try {
       return responseOf(await handle(request.fresh(), new Context(request, scope)))
     } catch (thrown) {
-      throw isResponse(thrown) ? new RolledBack(thrown) : thrown
+      const response = asResponse(thrown)
+      throw response === undefined ? thrown : new RolledBack(response)
     }
   }
 

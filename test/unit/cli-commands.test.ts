@@ -417,6 +417,19 @@ describe('explain', () => {
     expect(other.messages[0]).not.toHaveProperty('traceId')
   })
 
+  it('tells that a request goes on when its client sends it again', async () => {
+    const around = shop.copy()
+    const store = sqlite({ path: join(around.cwd, 'shop.db') })
+    const hapax = createHapax({ store, source: '/shop', logger: silentLogger })
+    const handler = hapax.http('pay', { principal: 'none', mode: 'leased' }).handler(() => {
+      throw new Error('not now')
+    })
+    await handler(new Request('http://shop/pay', { method: 'POST', headers: { 'idempotency-key': 'key-18' } }))
+    await hapax.close()
+    const { stdout } = await cli(['explain', 'key-18'], around)
+    expect(stdout).toMatch(/Next, another request with this key, or a worker of http:pay, retries it/)
+  })
+
   it('finds a request by its key alone, and tells how it was answered', async () => {
     const around = shop.copy()
     const store = sqlite({ path: join(around.cwd, 'shop.db') })

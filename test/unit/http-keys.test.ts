@@ -62,7 +62,7 @@ describe('the options of a scope', () => {
     [{}, /expected principal to be a function .* or 'none' .*, got undefined/],
     [{ principal: 'some' }, /expected principal/],
     [{ keepMs: 0 }, /expected keepMs/],
-    [{ waitMs: -1 }, /expected waitMs/],
+    [{ waitMs: -1 }, /expected waitMs to be a whole number, got -1/],
     [{ require: 'yes' }, /expected require/],
     [{ store: '3xx' }, /expected store to be 'no-5xx', '2xx', 'all' or a function, got "3xx"/],
     [{ headers: 'x-a' }, /expected headers to be an array/],

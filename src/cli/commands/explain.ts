@@ -5,6 +5,7 @@ import type { ErrorRecord } from '../../base/index.ts'
 import { safe, shellWord } from '../../base/index.ts'
 import type { EffectRow, HeldKey, Trace } from '../../contracts/index.ts'
 import { keyRange, originOf } from '../../message/index.ts'
+import { isScope } from '../../requests/index.ts'
 import { type Addresses, addressesOf, deliveryEvent, endpointOf } from '../deliveries.ts'
 import { EFFECT_STATES } from '../effects.ts'
 import { type Moment, momentsOf } from '../history.ts'
@@ -303,11 +304,15 @@ function behind(
 
 function afterInbox({ consumer, attempts, leased, dueAt }: Extract<Trace, { where: 'inbox' }>): string {
   if (leased && dueAt.getTime() > Date.now()) return inHand(consumer, `a worker of ${consumer}`, dueAt)
-  return `Next, a worker of ${consumer} ${attempts === 0 ? 'handles it' : 'retries it'}${due(dueAt)}.`
+  const next = isScope(consumer)
+    ? `another request with this key, or a worker of ${consumer},`
+    : `a worker of ${consumer}`
+  return `Next, ${next} ${attempts === 0 ? 'handles it' : 'retries it'}${due(dueAt)}.`
 }
 
 function afterClaim({ consumer, held, stored, attempts, dueAt }: Extract<Trace, { where: 'claim' }>): string {
-  const next = stored ? `a worker of ${consumer}` : 'another delivery by its broker'
+  const again = isScope(consumer) ? 'another request with this key' : 'another delivery by its broker'
+  const next = stored ? `a worker of ${consumer}` : again
   if (held) return inHand(consumer, next, dueAt)
   return `Next, ${next} ${attempts === 0 ? 'handles it' : 'retries it'}${due(dueAt)}.`
 }

@@ -60,6 +60,13 @@ function texts(): ReadableStream {
   })
 }
 
+/** A response that is none of ours, as packages have it that bring their own. */
+function foreign(status: number): Response {
+  const own = new Response('foreign', { status })
+  const { statusText, headers, body } = own
+  return { status, statusText, headers, body, bodyUsed: false, arrayBuffer: () => own.arrayBuffer() } as Response
+}
+
 /** A handler whose first call is another one than the later ones. */
 function firstly(first: CaseHandler, later: CaseHandler): { readonly calls: number[]; readonly handler: CaseHandler } {
   const calls: number[] = []
@@ -183,6 +190,22 @@ export const requestResponses: readonly RequestCase[] = [
         assert.equal(refused.headers.get('idempotent-replayed'), null)
       },
     }),
+  ),
+  ...([201, 503] as const).flatMap((status) =>
+    (['returned', 'thrown'] as const).map(
+      (how): RequestCase => ({
+        name: `sends a response of ${status} of another copy of the Fetch standard, ${how}`,
+        run: async (world) => {
+          const handle = await world.open(() => {
+            if (how === 'thrown') throw foreign(status)
+            return foreign(status)
+          })
+          const response = await handle(post('a'))
+          assert.ok(response instanceof Response)
+          assert.deepEqual([response.status, await response.text()], [status, 'foreign'])
+        },
+      }),
+    ),
   ),
   {
     name: 'tells the handler the key and the principal, and gives it the request as it came',
