@@ -66,7 +66,7 @@ export function inProgress(): Response {
 /** The key belongs to a request with another body or another query. */
 export function keyReused(): Response {
   const detail =
-    'A request with another body or query was sent with this Idempotency-Key. A new request needs a new key.'
+    'A request with another body, query or path was sent with this Idempotency-Key. A new request needs a new key.'
   return problem('key-reused', detail)
 }
 
