@@ -10,6 +10,8 @@ interface Gate {
   until: number
   /** When the next delivery that is put off should come again: they come one after the other, not all at once. */
   nextAt: number
+  /** When the last one of those that are put off comes again, if there are so many that they would take the time of other endpoints. */
+  lastAt: number
   /** How long deliveries take, on average. */
   averageMs: number
   /** When the last delivery ended, or the first one began. */
@@ -54,7 +56,8 @@ export class Gates {
   leave(endpoint: string): void {
     const gate = this.#gateOf(endpoint)
     gate.running -= 1
-    if (gate.running === 0 && gate.failures === 0) this.#gates.delete(endpoint)
+    const waits = gate.lastAt > this.#options.clock.monotonic()
+    if (gate.running === 0 && gate.failures === 0 && !waits) this.#gates.delete(endpoint)
   }
 
   succeeded(endpoint: string, ms: number): void {
@@ -79,11 +82,21 @@ export class Gates {
   #putOff(gate: Gate, now: number): number {
     const { random, settings } = this.#options
     const from = Math.max(now + MIN_MS, gate.until)
-    const turn = Math.min(Math.max(from, gate.nextAt), from + MAX_QUEUE_MS * (0.5 + random.number() / 2))
+    const soon = Math.min(Math.max(from, gate.nextAt), from + MAX_QUEUE_MS * (0.5 + random.number() / 2))
     // An endpoint that does not answer says nothing of how long its deliveries take; the wait does.
     const takesMs = gate.running === 0 ? gate.averageMs : Math.max(gate.averageMs, now - gate.movedAt)
-    gate.nextAt = turn + Math.max(1, takesMs / settings.perEndpoint)
-    return Math.ceil(turn - now)
+    const stepMs = Math.max(1, takesMs / settings.perEndpoint)
+    gate.nextAt = soon + stepMs
+    const last = Math.max(from, gate.lastAt)
+    gate.lastAt = last + Math.min(stepMs, RETURN_MS * this.#crowded(now))
+    return Math.ceil(Math.max(soon, last) - now)
+  }
+
+  /** How many endpoints have so much waiting that it comes back as often as it may. */
+  #crowded(now: number): number {
+    let crowded = 0
+    for (const { lastAt } of this.#gates.values()) if (lastAt > now + MAX_QUEUE_MS) crowded += 1
+    return Math.max(1, crowded)
   }
 
   #took(gate: Gate, ms: number): void {
@@ -94,7 +107,7 @@ export class Gates {
   #gateOf(endpoint: string): Gate {
     const known = this.#gates.get(endpoint)
     if (known !== undefined) return known
-    const gate = { running: 0, failures: 0, until: 0, nextAt: 0, averageMs: USUAL_MS, movedAt: 0 }
+    const gate = { running: 0, failures: 0, until: 0, nextAt: 0, lastAt: 0, averageMs: USUAL_MS, movedAt: 0 }
     this.#gates.set(endpoint, gate)
     return gate
   }
@@ -104,6 +117,8 @@ export class Gates {
 const MIN_MS = 100
 /** How long those who are put off may wait for their turn, beyond the pause: the endpoint may have become faster. */
 const MAX_QUEUE_MS = 20_000
+/** All that wait for endpoints that are slow or dead come back at most once in this time: each return costs two statements. */
+const RETURN_MS = 20
 /** What a receiver may ask for. The message that it answered waits for as long as it says; the others, no longer than this. */
 const MAX_ASKED_MS = 600_000
 /** How long deliveries take, until it is known. */

@@ -110,6 +110,33 @@ describe('a gate', () => {
   })
 })
 
+describe('many deliveries to dead endpoints', () => {
+  /** Puts off `count` deliveries to each of these closed endpoints. Returns how many of them come back within ten minutes. */
+  function returning(names: readonly string[], count: number): number {
+    const gates = opened(new StandingClock())
+    for (const name of names) {
+      for (let n = 0; n < settings.breaker.failures; n++) gates.failed(name, 10_000, undefined)
+    }
+    const delays = names.flatMap((name) => Array.from({ length: count }, () => Number(gates.enter(name))))
+    return delays.filter((ms) => ms < 600_000).length
+  }
+
+  it('come back no faster than others can bear, however many there are', () => {
+    expect(returning(['a'], 1_000)).toBe(1_000)
+    expect(returning(['a'], 100_000)).toBeLessThan(31_000)
+    expect(returning(['a', 'b', 'c', 'd', 'e'], 100_000)).toBeLessThan(75_000)
+  })
+
+  it('do not slow down an endpoint that is busy', () => {
+    const gates = opened(new StandingClock())
+    for (let n = 0; n < 100_000; n++) gates.enter('a')
+    for (const each of ['b', 'b']) expect(gates.enter(each)).toBeUndefined()
+    for (let n = 0; n < 200; n++) gates.succeeded('b', 2)
+    const delays = Array.from({ length: 1_000 }, () => Number(gates.enter('b')))
+    expect(Math.max(...delays)).toBeLessThan(1_200)
+  })
+})
+
 describe('spreading', () => {
   /** A relay whose store notes what it stores. `stored` is called before each transaction. */
   async function relayOf(endpoints: number, stored: (rows: number) => void): Promise<Relay> {
