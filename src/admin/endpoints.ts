@@ -225,14 +225,16 @@ function typesOption(types: NewEndpoint['types'] = 'all'): Endpoint['types'] {
   return [...new Set(types)]
 }
 
-/** A value that is wrong is not shown: it may be half of a secret. */
+/** A value that is wrong is not shown: it may be half of a secret. One that deliveries cannot be signed with would be noticed too late. */
 function secretOption(secret: string): string {
   const [, prefix, encoded = ''] = /^(whsec_|whsk_)([A-Za-z0-9+/]+={0,2})$/.exec(String(secret)) ?? []
-  const bytes = Buffer.from(encoded, 'base64').byteLength
-  if (prefix === undefined || bytes < 24 || bytes > 64) {
-    throw new HapaxError('invalid-option', 'expected secret to be whsec_ or whsk_ and 24 to 64 bytes in base64', {
-      fields: { option: 'secret' },
-    })
+  const bytes = Buffer.from(encoded, 'base64')
+  const { length } = bytes
+  const whole = bytes.toString('base64').replace(/=+$/, '') === encoded.replace(/=+$/, '')
+  const fits = prefix === 'whsk_' ? length === 32 || length === 64 : length >= 24 && length <= 64
+  if (prefix === undefined || !whole || !fits) {
+    const what = 'whsec_ and 24 to 64 bytes in base64, or whsk_ and a key of 32 or 64 bytes in base64'
+    throw new HapaxError('invalid-option', `expected secret to be ${what}`, { fields: { option: 'secret' } })
   }
   return secret
 }

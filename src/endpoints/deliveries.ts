@@ -73,8 +73,7 @@ class Deliveries<Tx> {
     try {
       await this.#journalled(endpoint, event, context)
     } catch (error) {
-      if (error instanceof Gone) await this.#disable(endpoint)
-      throw error instanceof Gone ? disabled({ id, reason: 'gone' }) : error
+      throw error instanceof Gone ? await this.#gone(endpoint) : error
     } finally {
       this.#gates.leave(id)
     }
@@ -123,6 +122,15 @@ class Deliveries<Tx> {
 
   #delayMs(attempt: number, retryAfterMs = 0): number {
     return delayMs(this.#driver.settings, attempt, this.#engine.random.number(), retryAfterMs)
+  }
+
+  /** What an answer of 410 means for the message. If the endpoint has moved meanwhile, its new address was not asked. */
+  async #gone(endpoint: Endpoint): Promise<Error> {
+    this.#directory.forget()
+    const now = await this.#directory.find(endpoint.id)
+    if (now !== undefined && now.url !== endpoint.url) return new PutOff(MOVED_MS)
+    await this.#disable(endpoint)
+    return disabled({ id: endpoint.id, reason: 'gone' })
   }
 
   async #disable({ id, url }: Endpoint): Promise<void> {
@@ -197,5 +205,7 @@ function hostOf(url: string): string {
   return URL.parse(url)?.host ?? ''
 }
 
+/** How soon a delivery goes to the new address of its endpoint. */
+const MOVED_MS = 100
 const MAX_ANSWER = 1_000
 const MAX_SHOWN = 200

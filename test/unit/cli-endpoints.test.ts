@@ -110,6 +110,8 @@ describe('endpoints', () => {
     const secret = await bad('add', URL_1, '--secret', 'whsec_short')
     expect(secret).toMatch(/expected secret/)
     expect(secret).not.toContain('whsec_short')
+    const unusable = [`whsk_${'A'.repeat(40)}`, `whsec_${'A'.repeat(42)}B`, `whsec_${'A'.repeat(41)}`]
+    for (const each of unusable) expect(await bad('add', URL_1, '--secret', each)).toMatch(/expected secret/)
     expect(await bad('change', 'ep_1')).toMatch(/--url, --type or --about/)
     expect(await bad('test', 'ep_1')).toMatch(/there is no endpoint ep_1/)
     expect((await document(['endpoints', 'list'], around)).endpoints).toEqual([])

@@ -120,6 +120,30 @@ export const retrying: readonly Case[] = [
     },
   },
   {
+    name: 'an endpoint that has moved is not disabled because its old address is gone',
+    run: async (world) => {
+      const hapax = world.hapax()
+      await register(world, ['ep_a'])
+      await publish(hapax, ['a1', 'a2'])
+      const receivers = new TestReceivers(async ({ times, message }) => {
+        if (times > 1 || message.id !== 'a1') return DELIVERED
+        const moved = { url: 'https://new.test/hooks' }
+        await world.store.endpoints.change('ep_a', moved, { actor: 'ann', action: 'change' })
+        return GONE
+      })
+      const worker = await world.worker({ hapax }, { relay: receivers })
+      await world.until(async () => receivers.firsts('ep_a').length === 2)
+      await worker.drain()
+      const [endpoint] = await world.store.endpoints.list('default')
+      assert.deepEqual([endpoint?.enabled, endpoint?.reason], [true, null])
+      assert.deepEqual(
+        receivers.seen.map(({ message }) => message.id),
+        ['a1', 'a1', 'a2'],
+      )
+      assert.equal(await hapax.failed.count(), 0)
+    },
+  },
+  {
     name: 'what waits for an endpoint that was removed fails and is kept',
     run: async (world) => {
       const hapax = world.hapax()
