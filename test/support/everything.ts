@@ -117,8 +117,10 @@ async function leasing(hapax: Rig, store: Store<RigTx>): Promise<void> {
   if (unknown !== undefined) await hapax.failed.settle(unknown.seq, { effect: 'call', as: 'not-done' })
   const [seq = ''] = await entries(store, INBOX)
   const token = randomUUID()
-  for (const { fence } of await store.inbox.lease([seq], token, 60_000))
+  for (const { fence } of await store.inbox.lease([seq], token, 60_000)) {
     await store.inbox.renew([{ seq, token, fence }], 1)
+    await store.inbox.release({ seq, token, fence }, 0)
+  }
 }
 
 /** A relay, whose broker takes most messages, but not all. */
@@ -217,7 +219,7 @@ async function requests(store: Store<RigTx>): Promise<void> {
   await take('second', 0)
   await store.responses.read(consumer, messageKey(source, 'first'))
   await store.responses.forget(consumer, messageKey(source, 'second'))
-  await store.responses.expire(500)
+  await store.responses.expire(100)
   await store.admin.trace('first')
 }
 

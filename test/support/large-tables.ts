@@ -101,6 +101,7 @@ select '${consumer}', ${w.uuid}, 'call', ${w.uuid}, 'done', 1${now}${now} from $
     `insert into ${w.tables}responses (consumer, message_key, id, status, headers, body, expires_at${created})
 select consumer, message_key, id, 201, '[]', fingerprint, ${w.now}${now} from ${w.tables}receipts where consumer = '${consumer}'`
   const [gone, loose, keyed, relay] = ['gone', 'loose', 'keyed', 'default'].map((name) => `${prefix}${name}`) as Four
+  const web = `${prefix}http:orders`
   const statements = [
     queue('inbox', 'consumer', gone, null),
     queue('inbox', 'consumer', loose, null),
@@ -108,8 +109,8 @@ select consumer, message_key, id, 201, '[]', fingerprint, ${w.now}${now} from ${
     queue('outbox', 'relay', gone, null),
     queue('outbox', 'relay', relay, null),
     queue('outbox', 'relay', relay, concat('key ', half)),
-    ...[gone, loose].flatMap((consumer) => [receipts(consumer), effects(consumer)]),
-    ...[failed(gone), sent(gone), sent(relay), responses(gone)],
+    ...[gone, loose, web].flatMap((consumer) => [receipts(consumer), effects(consumer)]),
+    ...[failed(gone), sent(gone), sent(relay), responses(web)],
     `insert into ${w.tables}audit (action, actor${mysql ? ', at' : ''}) select 'test', 'test'${now} from ${numbers}`,
   ]
   await run(checker, statements)

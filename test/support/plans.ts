@@ -148,7 +148,7 @@ const SMALL = new Set([
   ...['inbox', 'outbox', 'failed'].flatMap((name) =>
     ['loose', 'keyed', 'scope', 'layer', 'window', 'sample'].map((part) => `${name}_${part}`),
   ),
-  ...['hapax_subscriptions', 'hapax_workers', 'hapax_relays', 'hapax_migrations'],
+  ...['hapax_subscriptions', 'hapax_workers', 'hapax_relays', 'hapax_endpoints', 'hapax_migrations'],
 ])
 /** Rows by their own number, and not all of them. */
 const BY_NUMBER = /order by seq (desc )?limit [?\d]/

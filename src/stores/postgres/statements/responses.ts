@@ -15,9 +15,12 @@ export function responses(schema: string): ResponseStatements {
   and (select true from ${schema}.inbox i where i.message_key = p.message_key and i.consumer = p.consumer limit 1) is null
   and (select true from ${schema}.failed f
     where f.consumer = p.consumer and f.message_key = p.message_key and f.origin = 'inbox' limit 1) is null`
+  // One lookup for each key; OFFSET keeps it from being planned as a join, which may read all rows.
   const deleteText = (table: string): string => `
-delete from ${schema}.${table} as t using unnest($1::text::text[], $2::text::uuid[]) as k (consumer, message_key)
-where t.consumer = k.consumer and t.message_key = k.message_key`
+delete from ${schema}.${table} where ctid = any (array(
+  select t.place from unnest($1::text::text[], $2::text::uuid[]) as k (consumer, message_key)
+  cross join lateral (select m.ctid as place from ${schema}.${table} m
+    where m.consumer = k.consumer and m.message_key = k.message_key offset 0) as t))`
   const deleteTexts = ['responses', 'receipts', 'effects'].map(deleteText)
   // Two statements, because ON CONFLICT DO UPDATE names a key: see `dialect`.
   const removed = prepared(
