@@ -16,8 +16,9 @@ const orders = hapax.http('orders', { principal: (request) => request.headers.ge
 
 // The order, the message and the response commit together. Whoever sends the request again gets the same response.
 const place = orders.handler(async (request, ctx) => {
-  const { item } = (await request.json()) as { item?: string }
-  if (item === undefined) return Response.json({ error: 'an item is missing' }, { status: 422 })
+  const order = (await request.json().catch(() => undefined)) as { item?: string } | undefined
+  const item = order?.item
+  if (typeof item !== 'string') return Response.json({ error: 'an item is missing' }, { status: 422 })
   const { rows } = await ctx.tx.query('insert into orders (item, buyer) values (?, ?) returning id', [
     item,
     ctx.principal,

@@ -20,11 +20,11 @@ it('the example takes an order once, over a real socket', async () => {
   const server = spawn(process.execPath, args, { cwd, env: { ...process.env, PORT: '0' } })
   onTestFinished(() => void server.kill('SIGKILL'))
   const port = await portOf(server)
-  const send = (key: string, body: object, user = 'ann'): Promise<Response> =>
+  const send = (key: string, body: object | string, user = 'ann'): Promise<Response> =>
     fetch(`http://127.0.0.1:${port}/orders`, {
       method: 'POST',
       headers: { 'content-type': 'application/json', 'idempotency-key': key, 'x-user': user },
-      body: JSON.stringify(body),
+      body: typeof body === 'string' ? body : JSON.stringify(body),
     })
   const first = await send('k1', { item: 'tea' })
   const second = await send('"k1"', { item: 'tea' })
@@ -38,6 +38,10 @@ it('the example takes an order once, over a real socket', async () => {
   expect((await send('k1', { item: 'coffee' })).status).toBe(422)
   expect((await send('k1', { item: 'tea' }, '')).status).toBe(401)
   expect(await (await send('k1', { item: 'tea' }, 'bob')).json()).toEqual({ id: 2, item: 'tea' })
+  for (const [key, body] of ['{', 'null', '[]', '{}'].entries()) {
+    const refused = await send(`k${key + 2}`, body)
+    expect([refused.status, await refused.json()]).toEqual([422, { error: 'an item is missing' }])
+  }
   const database = new DatabaseSync(join(cwd, 'shop.db'))
   expect(database.prepare('select item, buyer from orders order by id').all()).toMatchObject([
     { item: 'tea', buyer: 'ann' },
