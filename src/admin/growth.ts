@@ -58,7 +58,8 @@ const ADVICE: Readonly<Record<GrowingTable, string>> = {
   receipts:
     'See that a worker of each consumer runs with cleanup, shorten retentionMs, or run npx hapax cleanup. If they are kept so long on purpose, raise the limit.',
   effects: 'They go with the receipts of their messages: see that a worker runs with cleanup, or shorten retentionMs.',
-  responses: 'Processes that serve HTTP requests delete what has expired: see that one runs, or shorten keepMs.',
+  responses:
+    'Workers, and processes that take HTTP requests, delete what has expired: see that one runs, or shorten keepMs.',
   sent: 'Shorten keepSentMs, see that a worker of the relay runs with cleanup, or run npx hapax sent purge.',
   audit:
     'Shorten cleanup.auditRetentionMs of the workers, see that one runs with cleanup, or run npx hapax cleanup --audit.',

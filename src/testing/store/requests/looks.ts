@@ -47,7 +47,7 @@ export const looks: readonly Case[] = [
     },
   },
   {
-    name: 'doctor warns of responses that expired long ago, and of too many',
+    name: 'doctor warns of responses that expired long ago',
     run: async (world) => {
       await take(world, request('a'), { keepMs: -2 * DAY_MS })
       await take(world, request('b'), { keepMs: DAY_MS })
@@ -55,8 +55,6 @@ export const looks: readonly Case[] = [
       assert.deepEqual([old?.message, more], ['responses that expired 2 days ago are still there', []])
       assert.equal(await world.store.responses.expire(10), 1)
       assert.deepEqual(await findings(world, 'growth'), [])
-      await take(world, request('c'))
-      await world.until(async () => (await findings(world, 'growth', { maxRows: { responses: 1 } })).length === 1)
     },
   },
 ]
