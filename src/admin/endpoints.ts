@@ -126,16 +126,20 @@ export class Endpoints {
     await this.#change(id, { ...url, ...types, ...note }, by)
   }
 
-  /** Gives it a new secret. Deliveries are signed with the old one as well for `graceMs`, 24 hours unless it says otherwise. */
+  /**
+   * Gives it a new secret, `secret` or a random one. Deliveries are signed with the old one as well for `graceMs`, 24 hours unless it says
+   * otherwise. The key of a pair needs `secret`: a random secret would be none that the receiver's public key fits.
+   */
   async rotate(
     id: string,
-    options: EndpointBy & { readonly graceMs?: number } = {},
+    options: EndpointBy & { readonly graceMs?: number; readonly secret?: string } = {},
   ): Promise<{ readonly secret: string; readonly until: Date }> {
-    const { graceMs: given, ...how } = options
+    const { graceMs: given, secret: own, ...how } = options
     const graceMs = numberFrom('graceMs', 0, given, DAY_MS)
     const { relay, secrets } = await this.#endpoint(id)
     const { by, driver } = this.#how(how, relay)
-    const secret = driver?.secret() ?? webhookSecret()
+    if (own === undefined && secrets[0]?.secret.startsWith('whsk_')) throw keyNeeded(id)
+    const secret = own === undefined ? (driver?.secret() ?? webhookSecret()) : secretOption(own)
     const until = new Date(this.#options.clock.now() + graceMs)
     const old = this.#inUse(secrets).map((each) => ({ ...each, until: each.until ?? until }))
     await this.#change(id, { secrets: [{ secret, until: null }, ...(graceMs === 0 ? [] : old)] }, by)
@@ -273,6 +277,11 @@ function testOf(delivered: Delivered, ms: number): EndpointTest {
 
 function notFound(id: string): HapaxError {
   return new HapaxError('not-found', `there is no endpoint ${id}`, { fields: { endpoint: id } })
+}
+
+function keyNeeded(id: string): HapaxError {
+  const what = `expected secret to be given, because the endpoint ${id} has the private key of a pair (whsk_), which cannot be made here`
+  return new HapaxError('invalid-option', what, { fields: { option: 'secret' } })
 }
 
 function noDriver(relay: string): HapaxError {

@@ -99,6 +99,17 @@ describe('endpoints', () => {
     expect((await document(['endpoints', 'list'], around)).endpoints[0].secrets).toHaveLength(1)
   })
 
+  it('with a key pair get no shared secret instead, which their receivers could not verify', async () => {
+    const around = shop.copy()
+    const key = (letter: string): string => `whsk_${Buffer.alloc(32, letter).toString('base64')}`
+    await cli(['endpoints', 'add', URL_1, '--id', 'ep_1', '--secret', key('a')], around)
+    expect((await cli(['endpoints', 'rotate', 'ep_1'], around)).stderr).toMatch(/expected secret to be given/)
+    expect((await document(['endpoints', 'list'], around)).endpoints[0].secrets).toHaveLength(1)
+    const rotated = await cli(['endpoints', 'rotate', 'ep_1', '--secret', key('b')], around)
+    expect(rotated.stdout).toContain(key('b'))
+    expect((await document(['endpoints', 'list'], around)).endpoints[0].secrets).toHaveLength(2)
+  })
+
   it('are refused if their address may not be called, and so are mistakes', async () => {
     const around = shop.copy()
     const bad = async (...argv: string[]) => (await cli(['endpoints', ...argv], around)).stderr

@@ -81,10 +81,15 @@ export async function endpointsChange(id: string, options: EndpointChangeOptions
 }
 
 /** `hapax endpoints rotate`. */
-export async function endpointsRotate(id: string, options: Options & { grace: number }, io: Io): Promise<number> {
+export async function endpointsRotate(
+  id: string,
+  options: Options & { grace: number; secret?: string },
+  io: Io,
+): Promise<number> {
   const { value } = await changed(id, options, io, async (hapax, { relay }) =>
     hapax.endpoints.rotate(id, {
       graceMs: options.grace,
+      ...(options.secret && { secret: options.secret }),
       by: byOf(options),
       through: await driverOf(options, io, relay),
     }),

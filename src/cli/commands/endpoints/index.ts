@@ -88,6 +88,7 @@ function addRotate(endpoints: Command, io: Io, done: Done): void {
   withStore(withChange(endpoints.command('rotate')))
     .argument('<id>', 'the endpoint')
     .description('Gives an endpoint a new secret and prints it. The old one signs as well for a while.')
+    .option('--secret <secret>', 'the new secret, whsec_… or whsk_… (default: a random one)')
     .addOption(durationOption('--grace <time>', 'how long the old secret signs as well', [0, 3_650 * DAY_MS], DAY_MS))
     .addHelpText('after', examples('hapax endpoints rotate ep_1', 'hapax endpoints rotate ep_1 --grace 0s'))
     .action(async (id, options) => done(await endpointsRotate(id, options, io)))
