@@ -1,4 +1,4 @@
-import { expected, HapaxError } from '../base/index.ts'
+import { expected, HapaxError, within } from '../base/index.ts'
 import type {
   Http,
   HttpHandler,
@@ -32,6 +32,7 @@ import {
   leasedFailed,
   methodNotAllowed,
   needsAPerson,
+  outcomeUnknown,
   problem,
   RETRY_MS,
   unknownEffect,
@@ -50,6 +51,9 @@ interface Live<Tx> {
   captured: Captured | undefined
   /** A response that is sent and not kept. */
   unkept: Response | undefined
+  /** Resolve when its handler begins, and when it has ended. */
+  readonly began: PromiseWithResolvers<void>
+  readonly ended: PromiseWithResolvers<void>
 }
 
 /**
@@ -111,12 +115,30 @@ export class LeasedHttp<Tx> implements Http<LeasedHttpContext<Tx>>, Way<LeasedHt
         response: problem('too-large', `The request may have ${this.#engine.maxBytes} bytes at most.`),
       }
     }
-    const live: Live<Tx> = { request, handle, captured: undefined, unkept: undefined }
-    this.#live.set(message.messageKey, live)
+    const [began, ended] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+    return this.#inTime({ request, handle, captured: undefined, unkept: undefined, began, ended }, request)
+  }
+
+  /** Bounds what the client waits for beside the handler: what is insisted on while the database is away goes on without it. */
+  async #inTime(live: Live<Tx>, request: Keyed): Promise<Answer | 'busy'> {
+    const { clock } = this.#engine
+    const working = this.#worked(request, live)
+    const rest = working.catch(() => {})
+    const late = (): Answer => ({ outcome: 'unavailable', response: outcomeUnknown(), rest })
+    const begun = Promise.race([live.began.promise, working]).then(() => true)
+    if (!(await within(clock, ANSWER_MS, begun, () => false))) return late()
+    await Promise.race([live.ended.promise, working])
+    return within(clock, ANSWER_MS, working, late)
+  }
+
+  async #worked(request: Keyed, live: Live<Tx>): Promise<Answer | 'busy'> {
+    const { messageKey: key } = request.message
+    this.#live.set(key, live)
     try {
       return (await this.#known(request, live)) ?? (await this.#taken(request, live))
     } finally {
-      this.#live.delete(message.messageKey)
+      // After a late answer, the next request may be there.
+      if (this.#live.get(key) === live) this.#live.delete(key)
     }
   }
 
@@ -197,11 +219,16 @@ export class LeasedHttp<Tx> implements Http<LeasedHttpContext<Tx>>, Way<LeasedHt
       live === undefined ? stored : { request: live.request.fresh(), principal: live.request.principal }
     const handle = live?.handle ?? this.#handle
     if (handle === undefined) throw new HapaxError('unknown-type', `no handler of ${this.scope} was registered here`)
-    const response = await returned(() => handle(request, contextOf(ctx, id, principal)), live)
-    if (!this.#settings.keeps(response)) throw notKept(response, live)
-    const captured = await capture(response, this.#settings)
-    if (live !== undefined) live.captured = captured
-    return captured
+    live?.began.resolve()
+    try {
+      const response = await returned(() => handle(request, contextOf(ctx, id, principal)), live)
+      if (!this.#settings.keeps(response)) throw notKept(response, live)
+      const captured = await capture(response, this.#settings)
+      if (live !== undefined) live.captured = captured
+      return captured
+    } finally {
+      live?.ended.resolve()
+    }
   }
 
   /** The client that waits for this request, if one does: another one with its key may have another body, and is about to be refused. */
@@ -262,5 +289,7 @@ function contextOf<Tx>(ctx: LeasedContext<Tx>, key: string, principal: string | 
 
 /** The first delay is short, because a client may be waiting; a client that comes earlier is asked to come again. */
 const RETRY = { attempts: 10, minDelayMs: 500, maxDelayMs: 30_000, factor: 2 } as const
+/** How long a client waits before its handler is called, and after it has returned: longer than for a connection, shorter than clients do. */
+const ANSWER_MS = 15_000
 /** Receipts without a response are those of requests that failed and were given up. */
 const KEEP_RECEIPTS_MS = 30 * 86_400_000

@@ -4,13 +4,14 @@ import assert from 'node:assert/strict'
 import { Permanent, silentLogger } from '../../../base/index.ts'
 import type { HttpHandler, LeasedHttpContext, LeasedHttpOptions, RequestHandler } from '../../../contracts/index.ts'
 import { altered } from '../../altered.ts'
+import { LeapingClock } from '../../clock.ts'
 import { requestResponses } from '../../requests/responses.ts'
 import { requestRules } from '../../requests/rules.ts'
 import { assertProblem, assertReplay, eventually, post, type RequestWorld, senderOf } from '../../requests/world.ts'
 import type { Case } from '../case.ts'
 import { lossy } from '../doubles.ts'
 import { silent } from '../leased/world.ts'
-import { type AnyHapax, gate, Pong, type Tx, type World } from '../world.ts'
+import { type AnyHapax, type AnyStore, gate, Pong, type Tx, type World } from '../world.ts'
 import { onStore } from './http.ts'
 
 type Handler = HttpHandler<LeasedHttpContext<Tx>>
@@ -219,6 +220,32 @@ export const leasedRequests: readonly Case[] = [
       goOn.open()
       await assertProblem(await other, 422, 'key-reused')
       assert.deepEqual(bodies, ['first', 'first'])
+    },
+  },
+  {
+    name: 'a database that goes silent after the call gets 503 in time, and the call is not made again',
+    run: async (world) => {
+      const { keys, send } = provider()
+      const clock = new LeapingClock()
+      const [asked, back] = [gate(), gate()]
+      const running = world.store.transactions.run
+      const run: AnyStore['transactions']['run'] = async (options, opening, body) => {
+        if (opening.kind !== 'settle') return running(options, opening, body)
+        asked.open()
+        await back.passed
+        return running(options, opening, body)
+      }
+      const hapax = world.hapax({ clock, store: altered(world.store, { transactions: { run } }) })
+      const handle = orders(world, async (_, ctx) => Response.json({ sent: await ctx.effect('send', send) }), {}, hapax)
+      const first = handle(post('a'))
+      await asked.passed
+      clock.leap(20_000)
+      await assertProblem(await first, 503, 'outcome-unknown')
+      back.open()
+      // Whoever goes on with it, and when, the call is not made again.
+      const second = await handle(post('a'))
+      assert.ok([200, 409].includes(second.status), await second.text())
+      assert.equal(keys.length, 1)
     },
   },
   {
