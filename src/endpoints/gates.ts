@@ -42,8 +42,8 @@ export class Gates {
     const { perEndpoint, breaker } = this.#options.settings
     const gate = this.#gateOf(endpoint)
     const now = this.#options.clock.monotonic()
-    // After a pause one delivery finds out whether the endpoint is back.
-    const most = gate.failures >= breaker.failures ? 1 : perEndpoint
+    // The more often it has failed in a row, the less is tried at once. After a pause one delivery finds out whether it is back.
+    const most = gate.failures >= breaker.failures ? 1 : Math.max(1, perEndpoint - gate.failures)
     if (now >= gate.until && gate.running < most) {
       if (gate.running === 0) gate.movedAt = now
       gate.running += 1

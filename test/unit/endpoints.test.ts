@@ -84,6 +84,17 @@ describe('a gate', () => {
     expect(gates.enter('a')).toBeUndefined()
   })
 
+  it('lets fewer deliveries pass at once while they fail: dead endpoints would take all places until their gates close', () => {
+    const gates = opened(new StandingClock())
+    gates.enter('a')
+    gates.failed('a', 10, undefined)
+    expect(gates.enter('a')).toBeGreaterThan(0)
+    gates.leave('a')
+    expect(gates.enter('a')).toBeUndefined()
+    gates.succeeded('a', 10)
+    expect(gates.enter('a')).toBeUndefined()
+  })
+
   it('closes for as long as the receiver asks, at most ten minutes', () => {
     const clock = new StandingClock()
     const gates = opened(clock)
