@@ -402,6 +402,11 @@ describe('exceptions', () => {
     expect(await deliver({ allow: ['127.0.0.1'], deny: ['hooks.internal'] }, 'hooks.internal', table)).toMatchObject({
       status: 'refused',
     })
+    const mapped = { 'hooks.internal': ['::ffff:127.0.0.1'] }
+    expect(await deliver({ allow: ['hooks.internal'], deny: ['127.0.0.1'] }, 'hooks.internal', mapped)).toMatchObject({
+      status: 'failed',
+      error: { code: 'forbidden-address' },
+    })
     expect(await destination({ deny: ['8.8.8.0/24'] }).check('https://8.8.8.8/')).toContain('may be sent')
   })
 })

@@ -103,6 +103,13 @@ const FORBIDDEN_6 = table(
   '3fff::/20', // documentation
 )
 
+const [MAPPED] = table('::ffff:0:0/96')
+
+/** The address of IPv4 that a mapped one stands for: a socket connects to that. Others stay as they are. */
+export function unmapped(address: Uint8Array): Uint8Array {
+  return MAPPED !== undefined && isIn(MAPPED, address) ? address.subarray(12) : address
+}
+
 /** Whether an address is one on the internet, by its bytes. What is not known to be one is none. */
 export function isPublic(address: Uint8Array): boolean {
   if (address.length === 4) return !FORBIDDEN_4.some((block) => isIn(block, address))

@@ -1,5 +1,5 @@
 import { HapaxError } from '../../../base/index.ts'
-import { addressBytes, type Block, isIn, isPublic } from './addresses.ts'
+import { addressBytes, type Block, isIn, isPublic, unmapped } from './addresses.ts'
 
 /** What may be called. */
 export interface Rules {
@@ -76,6 +76,6 @@ function refuse(what: string): never {
 
 /** Whether an address may be connected to: it is public, or an exception. */
 export function isAllowed(bytes: Uint8Array, { allow, deny }: Rules): boolean {
-  if (deny.blocks.some((block) => isIn(block, bytes))) return false
+  if (deny.blocks.some((block) => isIn(block, bytes) || isIn(block, unmapped(bytes)))) return false
   return isPublic(bytes) || allow.blocks.some((block) => isIn(block, bytes))
 }
