@@ -1,10 +1,12 @@
 // A process of the watched shop: it publishes, processes and sends, and makes mistakes at a fixed rate, so that every number moves.
+import { createHmac } from 'node:crypto'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
 import { createHapax, defineMessage, NotDone, Permanent, silentLogger } from 'hapax'
 import { nats } from 'hapax/nats'
 import { prometheus } from 'hapax/prometheus'
+import { hmac, webhook } from 'hapax/webhooks'
 import { endWithParent, job, say } from '../child.ts'
 import { insertEffect, openStore, type Place } from '../databases.ts'
 import { HASTY } from '../nats-place.ts'
@@ -59,6 +61,17 @@ const payments = hapax.consumer('payments', { receive: 'store', retry, retention
 payments.on(PaymentNoted, async ({ id }, { tx }) => {
   await tx.query(insertEffect(place, 'payments', id))
 })
+
+const SECRET = 'a secret of thirty-two characters'
+const scheme = hmac({
+  name: 'pay',
+  secrets: SECRET,
+  header: 'signature',
+  id: 'body-hash',
+  type: 'payment.noted',
+  resendsForMs: 10_000,
+})
+const told = payments.from(webhook(scheme))
 
 const sms = hapax.leased('sms', { leaseMs: 1_500, retry }).on(SmsRequested, async ({ n }, { effect, attempt }) => {
   await effect('send', async () => {
@@ -118,9 +131,17 @@ async function round(n: number): Promise<void> {
   ])
   for (const times of n % 3 === 0 ? [1, 2] : [1]) await orders(placing(id, n % 20 === 0 ? times : 0))
   if (n % 3 === 0) await payments.handle(payment)
+  for (const secret of n % 5 === 0 ? [SECRET, SECRET, 'of somebody else'] : [SECRET])
+    await told.handler(noted(id, n, secret))
   if (n % 10 === 0) await payments.handle({ ...payment, data: { id, n: -n } })
 }
 
 function placing(key: string, n: number): Request {
   return new Request('http://shop/orders', { method: 'POST', headers: { 'idempotency-key': key }, body: String(n) })
+}
+
+function noted(id: string, n: number, secret: string): Request {
+  const body = JSON.stringify({ id: `${id}-told`, n })
+  const signature = createHmac('sha256', secret).update(body).digest('hex')
+  return new Request('http://shop/paid', { method: 'POST', headers: { signature }, body })
 }
