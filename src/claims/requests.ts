@@ -20,18 +20,20 @@ import {
   capture,
   givenUp,
   type HttpSettings,
-  handlerOption,
   httpSettings,
   type Keyed,
+  keyless,
   keyReused,
   leasedFailed,
-  methodNotAllowed,
   needsAPerson,
+  OneHandler,
   problem,
   RETRY_MS,
   Requests,
   rebuilt,
+  refuseHandle,
   responseOf,
+  tooLarge,
   unknownEffect,
   type Way,
 } from '../requests/index.ts'
@@ -54,7 +56,7 @@ export class ClaimHttp implements Http<ClaimHttpContext>, Way<ClaimHttpContext> 
   readonly #engine: ClaimEngine
   readonly #settings: HttpSettings
   readonly #requests: Requests<ClaimHttpContext>
-  #handle: Handler | undefined
+  readonly #handle: OneHandler<ClaimHttpContext>
 
   /** Made by `hapax.http`. */
   constructor(engine: ClaimEngine, scope: string, options: ClaimHttpOptions) {
@@ -70,36 +72,28 @@ export class ClaimHttp implements Http<ClaimHttpContext>, Way<ClaimHttpContext> 
     this.#settings = settings
     const lease = leaseSettings({ leaseMs, maxDurationMs })
     this.work = new RequestWork(engine, settings, lease, (message) => this.#rebuilt(message))
+    this.#handle = new OneHandler(settings.scope)
     this.#requests = new Requests(engine, settings, this)
   }
 
   handler(handle: Handler): RequestHandler {
-    handlerOption(handle)
-    if (this.#handle !== undefined) {
-      const what = `expected one handler of ${this.scope}, got a second one: each handler that calls the outside world needs a scope of its own`
-      throw new HapaxError('duplicate-handler', what)
-    }
-    this.#handle = handle
+    this.#handle.register(handle)
     return this.#requests.handler(handle)
   }
 
   handle(): Promise<Response> {
-    const what =
-      'handle() cannot be used with mode leased, where another process may go on with a request: use handler()'
-    return Promise.reject(new HapaxError('invalid-option', what))
+    return refuseHandle()
   }
 
   plain(): Promise<Answer> {
-    return Promise.resolve({ outcome: 'rejected', response: methodNotAllowed() })
+    return keyless()
   }
 
   async keyed(request: Keyed, handle: Handler): Promise<Answer | 'busy'> {
     const { message } = request
-    const { maxBytes } = this.#engine
     // What fails is kept with its payload, as messages are.
-    if (message.data.byteLength + Buffer.byteLength(message.attributes) > maxBytes) {
-      return { outcome: 'rejected', response: problem('too-large', `The request may have ${maxBytes} bytes at most.`) }
-    }
+    const refused = tooLarge(request, this.#engine.maxBytes)
+    if (refused !== undefined) return refused
     const { key, principal } = request
     const taken = await this.work.take(message, (ctx) =>
       this.#call(() => handle(request.fresh(), contextOf(ctx, key, principal))),
@@ -130,7 +124,7 @@ export class ClaimHttp implements Http<ClaimHttpContext>, Way<ClaimHttpContext> 
     const { request, principal } = rebuilt(headers, message.data)
     const { id } = message
     return (ctx) => {
-      const handle = this.#handle
+      const handle = this.#handle.current
       if (handle === undefined) throw new HapaxError('unknown-type', `no handler of ${this.scope} was registered here`)
       return this.#call(() => handle(request, contextOf(ctx, id, principal)))
     }

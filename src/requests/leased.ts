@@ -24,16 +24,15 @@ import { asResponse, Captured, capture, responseOf } from './capture.ts'
 import { type Answer, again, Requests, type Way } from './core.ts'
 import type { Expiry } from './expiry.ts'
 import { fingerprintOfRequest, REQUEST_TYPE, rebuilt } from './identity.ts'
-import { type HttpSettings, handlerOption } from './options.ts'
+import { keyless, OneHandler, refuseHandle, tooLarge } from './one-handler.ts'
+import type { HttpSettings } from './options.ts'
 import {
   databaseUnavailable,
   givenUp,
   keyReused,
   leasedFailed,
-  methodNotAllowed,
   needsAPerson,
   outcomeUnknown,
-  problem,
   RETRY_MS,
   unknownEffect,
 } from './problems.ts'
@@ -69,7 +68,7 @@ export class LeasedHttp<Tx> implements Http<LeasedHttpContext<Tx>>, Way<LeasedHt
   readonly #expiry: Expiry
   readonly #requests: Requests<LeasedHttpContext<Tx>>
   readonly #live = new Map<string, Live<Tx>>()
-  #handle: HttpHandler<LeasedHttpContext<Tx>> | undefined
+  readonly #handle: OneHandler<LeasedHttpContext<Tx>>
 
   constructor(engine: Engine<Tx>, settings: HttpSettings, options: LeasedHttpOptions, expiry: Expiry) {
     if (!settings.require) expected('require', 'true with mode leased, which journals outside calls by the key', false)
@@ -83,38 +82,26 @@ export class LeasedHttp<Tx> implements Http<LeasedHttpContext<Tx>>, Way<LeasedHt
     const finish = (message: StoredMessage, returned: unknown): Writes => this.#writes(message, returned)
     this.leased = new LeasedCore(engine, settings.consumer, { ...lease, retry: RETRY, retentionMs }, finish)
     this.leased.on(RequestMessage, (_, ctx) => this.#run(ctx))
+    this.#handle = new OneHandler(settings.scope)
     this.#requests = new Requests(engine, settings, this)
   }
 
   handler(handle: HttpHandler<LeasedHttpContext<Tx>>): RequestHandler {
-    handlerOption(handle)
-    if (this.#handle !== undefined) {
-      const what = `expected one handler of ${this.scope}, got a second one: with mode leased, each handler needs a scope of its own`
-      throw new HapaxError('duplicate-handler', what)
-    }
-    this.#handle = handle
+    this.#handle.register(handle)
     return this.#requests.handler(handle)
   }
 
   handle(): Promise<Response> {
-    const what =
-      'handle() cannot be used with mode leased, where another process may go on with a request: use handler()'
-    return Promise.reject(new HapaxError('invalid-option', what))
+    return refuseHandle()
   }
 
   plain(): Promise<Answer> {
-    return Promise.resolve({ outcome: 'rejected', response: methodNotAllowed() })
+    return keyless()
   }
 
   async keyed(request: Keyed, handle: HttpHandler<LeasedHttpContext<Tx>>): Promise<Answer | 'busy'> {
-    const { message } = request
-    const bytes = message.data.byteLength + Buffer.byteLength(message.attributes)
-    if (bytes > this.#engine.maxBytes) {
-      return {
-        outcome: 'rejected',
-        response: problem('too-large', `The request may have ${this.#engine.maxBytes} bytes at most.`),
-      }
-    }
+    const refused = tooLarge(request, this.#engine.maxBytes)
+    if (refused !== undefined) return refused
     const [began, ended] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
     return this.#inTime({ request, handle, captured: undefined, unkept: undefined, began, ended }, request)
   }
@@ -217,7 +204,7 @@ export class LeasedHttp<Tx> implements Http<LeasedHttpContext<Tx>>, Way<LeasedHt
     const live = this.#waiting(messageKey(source, id), fingerprintOfRequest(new URL(stored.request.url), body))
     const { request, principal } =
       live === undefined ? stored : { request: live.request.fresh(), principal: live.request.principal }
-    const handle = live?.handle ?? this.#handle
+    const handle = live?.handle ?? this.#handle.current
     if (handle === undefined) throw new HapaxError('unknown-type', `no handler of ${this.scope} was registered here`)
     live?.began.resolve()
     try {

@@ -3,18 +3,8 @@ import type { WebhookRequest } from '../../../contracts/index.ts'
 import { bodyHash } from './body-hash.ts'
 import { contentOf, textAt, timeAt } from './content.ts'
 import { BAD_SIGNATURE, BAD_TIMESTAMP, DAY_MS, missing, type Scheme, type Verdict } from './scheme.ts'
-import {
-  anyMatches,
-  hmacs,
-  isNear,
-  isSecrets,
-  onlyOptions,
-  resendsOption,
-  type Secrets,
-  type TimedSchemeOptions,
-  textKeys,
-  toleranceOption,
-} from './signatures.ts'
+import { anyMatches, hmacs, isNear, type Secrets, type TimedSchemeOptions } from './signatures.ts'
+import { timedScheme } from './timed.ts'
 
 /** Options of `slack`. */
 export type SlackOptions = TimedSchemeOptions
@@ -26,14 +16,7 @@ export type SlackOptions = TimedSchemeOptions
  * rest of the day that is asked for is a margin.
  */
 export function slack(given: SlackOptions | Secrets): Scheme {
-  const options: SlackOptions = isSecrets(given) ? { secrets: given } : given
-  onlyOptions('slack', options, ['toleranceMs'])
-  const [keys, toleranceMs] = [textKeys(options.secrets), toleranceOption(options.toleranceMs)]
-  return {
-    name: 'slack',
-    resendsForMs: resendsOption(options.resendsForMs, DAY_MS),
-    verify: (request) => verified(request, keys, toleranceMs),
-  }
+  return timedScheme('slack', given, DAY_MS, verified)
 }
 
 function verified({ headers, body, nowMs }: WebhookRequest, keys: readonly KeyObject[], toleranceMs: number): Verdict {

@@ -2,18 +2,8 @@ import type { KeyObject } from 'node:crypto'
 import type { WebhookRequest } from '../../../contracts/index.ts'
 import { jsonContent, textAt, timeAt } from './content.ts'
 import { BAD_SIGNATURE, BAD_TIMESTAMP, DAY_MS, missing, type Scheme, type Verdict } from './scheme.ts'
-import {
-  anyMatches,
-  hmacs,
-  isNear,
-  isSecrets,
-  onlyOptions,
-  resendsOption,
-  type Secrets,
-  type TimedSchemeOptions,
-  textKeys,
-  toleranceOption,
-} from './signatures.ts'
+import { anyMatches, hmacs, isNear, type Secrets, type TimedSchemeOptions } from './signatures.ts'
+import { timedScheme } from './timed.ts'
 
 /** Options of `stripe`. */
 export type StripeOptions = TimedSchemeOptions
@@ -23,14 +13,7 @@ export type StripeOptions = TimedSchemeOptions
  * returns, an event of the last 30 days may come again.
  */
 export function stripe(given: StripeOptions | Secrets): Scheme {
-  const options: StripeOptions = isSecrets(given) ? { secrets: given } : given
-  onlyOptions('stripe', options, ['toleranceMs'])
-  const [keys, toleranceMs] = [textKeys(options.secrets), toleranceOption(options.toleranceMs)]
-  return {
-    name: 'stripe',
-    resendsForMs: resendsOption(options.resendsForMs, 3 * DAY_MS),
-    verify: (request) => verified(request, keys, toleranceMs),
-  }
+  return timedScheme('stripe', given, 3 * DAY_MS, verified)
 }
 
 function verified({ headers, body, nowMs }: WebhookRequest, keys: readonly KeyObject[], toleranceMs: number): Verdict {
