@@ -14,6 +14,7 @@ import { isStructured, isStructuredJson } from './cloudevents.ts'
 import { isName } from './incoming.ts'
 import { CUT, DELIVERY, type IncomingMessage, REFUSED } from './message.ts'
 import { MAX_DEPTH, parseJson } from './payload.ts'
+import { readPlain } from './plain.ts'
 
 /** What a broker handed out, as its driver found it: not interpreted yet. `decodeArrival` makes a message of it. */
 export interface Arrival {
@@ -159,8 +160,10 @@ function raw({ body, contentType }: Arrival): Pick<IncomingMessage, 'data' | 'da
   return contentType === undefined ? { data: body } : { data: body, datacontenttype: contentType }
 }
 
+/** Attributes beside the body: those of CloudEvents, or plain ones. */
 function binary(arrival: Arrival): IncomingMessage {
-  return { ...known(arrival.attributes, arrival.headers), ...raw(arrival) }
+  const { attributes, headers } = readPlain(arrival) ?? arrival
+  return { ...known(attributes, headers), ...raw(arrival) }
 }
 
 /** The whole event is in the body; what is no attribute that hapax knows stays with the headers. */

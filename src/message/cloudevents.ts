@@ -10,14 +10,18 @@ export interface OutgoingMessage extends Omit<Message, 'data'> {
 /** How a message travels: its attributes beside the body (`binary`), or all of it as one JSON text (`structured`). */
 export type EventFormat = 'binary' | 'structured'
 
-/** A message as CloudEvents 1.0, for a driver to put into its protocol. */
+/** A message in its form on the wire, for a driver to put into its protocol. */
 export interface EncodedEvent {
-  /** Attributes to send beside the body, under the protocol's prefix; none in structured mode. */
+  /** Attributes of CloudEvents to send beside the body, under the protocol's prefix; none in structured mode. */
   readonly attributes: readonly (readonly [name: string, value: string])[]
+  /** Headers to send under exactly these names, for readers that know nothing of CloudEvents. */
+  readonly plain: readonly (readonly [name: string, value: string])[]
   /** Headers of the message that are no attributes, and do not look like one in any protocol. */
   readonly headers: readonly (readonly [name: string, value: string])[]
   readonly contentType: string
   readonly body: Uint8Array
+  /** Properties of the protocol, where it has them, that differ from those that the message gets anyway. */
+  readonly properties?: Readonly<Record<string, string>>
 }
 
 /** Attributes with the same name on the wire as here. */
@@ -34,11 +38,16 @@ const STRUCTURED = 'application/cloudevents+json'
 /** Writes a message as a CloudEvent. */
 export function encodeEvent(message: OutgoingMessage, format: EventFormat): EncodedEvent {
   const attributes = attributesOf(message)
-  const headers = message.headers === undefined ? NO_HEADERS : Object.entries(message.headers).filter(isHonest)
+  const headers = honestHeaders(message)
   const contentType = contentTypeOf(message)
-  if (format === 'binary') return { attributes, headers, contentType, body: message.data }
+  if (format === 'binary') return { attributes, plain: NONE, headers, contentType, body: message.data }
   const body = structuredBody(attributes, contentType, message.data)
-  return { attributes: [], headers, contentType: `${STRUCTURED}; charset=utf-8`, body }
+  return { attributes: NONE, plain: NONE, headers, contentType: `${STRUCTURED}; charset=utf-8`, body }
+}
+
+/** The headers of a message that no reader would take for attributes. */
+export function honestHeaders({ headers }: Pick<OutgoingMessage, 'headers'>): EncodedEvent['headers'] {
+  return headers === undefined ? NONE : Object.entries(headers).filter(isHonest)
 }
 
 /** A message as an arrival, for a driver without a wire format. */
@@ -63,7 +72,7 @@ function bodyOf(data: unknown): Uint8Array {
   return data instanceof Uint8Array ? data : Buffer.from(data === undefined ? '' : JSON.stringify(data))
 }
 
-const NO_HEADERS: EncodedEvent['headers'] = Object.freeze([])
+const NONE: EncodedEvent['headers'] = Object.freeze([])
 
 /** A header, copied from a request for example, that a reader would take for an attribute is not sent. */
 function isHonest([name]: readonly [name: string, value: string]): boolean {

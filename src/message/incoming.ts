@@ -367,10 +367,10 @@ function cleanHeaders(headers: Readonly<Record<string, unknown>>): Record<string
  */
 export function decode(stored: StoredMessage, contentType: string | undefined): unknown {
   const content = stored instanceof Delivery ? stored.content : stored.data
-  if (content.length === 0) return undefined
   try {
-    if (!isJson(contentType)) return isTextual(contentType) ? textOf(content) : new Uint8Array(stored.data)
-    return parseJson(textOf(content))
+    if (isTextual(contentType)) return textOf(content, wholeText)
+    if (!isJson(contentType)) return new Uint8Array(stored.data)
+    return content.length === 0 ? undefined : parseJson(textOf(content, utf8))
   } catch (cause) {
     const what = isJson(contentType) ? 'JSON in UTF-8' : 'text in UTF-8'
     throw new HapaxError('invalid-payload', `expected data to be ${what}: ${messageOf(asError(cause))}`, { cause })
@@ -382,12 +382,15 @@ export function isJson(contentType: unknown): boolean {
   return typeof contentType !== 'string' || /^[^;]*\bjson\b/i.test(contentType)
 }
 
-function isTextual(contentType: string | undefined): boolean {
-  return contentType?.trimStart().toLowerCase().startsWith('text/') === true
+/** Whether data of this content type is a text, and no JSON. */
+export function isTextual(contentType: string | undefined): boolean {
+  return contentType !== undefined && /^\s*text\//i.test(contentType) && !isJson(contentType)
 }
 
-function textOf(content: Uint8Array | string): string {
-  return typeof content === 'string' ? content : utf8.decode(content)
+function textOf(content: Uint8Array | string, decoder: { decode(bytes: Uint8Array): string }): string {
+  return typeof content === 'string' ? content : decoder.decode(content)
 }
 
 const utf8 = new TextDecoder('utf-8', { fatal: true })
+// A byte order mark belongs to a text.
+const wholeText = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })

@@ -2,6 +2,7 @@ export { type Arrival, checkMapping, decodeArrival, type Mapping } from './arriv
 export {
   arrivalOf,
   contentTypeOf,
+  type EncodedEvent,
   type EventFormat,
   eachOwnAttribute,
   encodeEvent,
@@ -21,6 +22,7 @@ export {
   isIndexed,
   isJson,
   isName,
+  isTextual,
   MAX_TEXT_BYTES,
   type MissingId,
   type Received,
@@ -65,8 +67,19 @@ export {
   wrongAttribute,
 } from './message.ts'
 export { jsonOf, type Payload, parseJson, payloadOf } from './payload.ts'
+export { encodePlain, readPlain } from './plain.ts'
 export type { StandardSchema } from './schema.ts'
 export { deliveriesName, eventOf, originOf, spreadMessages, spreadSource } from './spread.ts'
 export { asciiJson, inAscii, STUB_BYTES, type Stub, shortened, stubOf } from './stub.ts'
 export type { MessageOptions } from './type.ts'
-export { type Draft, defineMessage, type MessageType, messageType, type PublishOptions } from './type.ts'
+export {
+  checkPlace,
+  DELIVERIES,
+  type Draft,
+  defineMessage,
+  isMessageType,
+  type MessageType,
+  messageType,
+  type Place,
+  type PublishOptions,
+} from './type.ts'

@@ -11,8 +11,9 @@ export interface Payload {
 
 const JSON_TYPE = 'application/json'
 const BYTES_TYPE = 'application/octet-stream'
+const TEXT_TYPE = 'text/plain; charset=utf-8'
 
-/** Bytes stay what they are, and so does a text whose content type is not JSON; all else is made JSON. `what` is whose data it is. */
+/** Bytes stay what they are, and so does a text unless its content type is JSON; all else is made JSON. `what` is whose data it is. */
 export function payloadOf(what: string, data: unknown, contentType?: string): Payload {
   if (data === undefined) return { bytes: new Uint8Array(0), contentType: contentType ?? JSON_TYPE, json: undefined }
   // A copy, because the caller may reuse the buffer before it is written.
@@ -21,16 +22,21 @@ export function payloadOf(what: string, data: unknown, contentType?: string): Pa
   if (ArrayBuffer.isView(data) || data instanceof ArrayBuffer || data instanceof SharedArrayBuffer) {
     throw invalid(`expected bytes of ${what} to be a Uint8Array, got ${describe(data)}`)
   }
-  if (contentType === undefined || isJson(contentType)) {
+  if (data instanceof Promise || data instanceof Map || data instanceof Set) {
+    const advice = data instanceof Promise ? ': await it' : ', of which nothing would be left'
+    throw invalid(`expected data of ${what} to be a JSON value, got ${describe(data)}${advice}`)
+  }
+  if (typeof data === 'string' ? contentType !== undefined && isJson(contentType) : isJson(contentType)) {
     const json = jsonOf(`data of ${what}`, data)
     return { bytes: Buffer.from(json), contentType: contentType ?? JSON_TYPE, json }
   }
+  const type = contentType ?? TEXT_TYPE
   if (typeof data !== 'string' || !data.isWellFormed()) {
     throw invalid(
-      `expected data of ${what} to be bytes or a well-formed text, because its content type is ${contentType}, got ${describe(data)}`,
+      `expected data of ${what} to be bytes or a well-formed text, because its content type is ${type}, got ${describe(data)}`,
     )
   }
-  return { bytes: Buffer.from(data), contentType, json: undefined }
+  return { bytes: Buffer.from(data), contentType: type, json: undefined }
 }
 
 /** The JSON of a value; `what` is how it is called. Throws `invalid-payload`. */

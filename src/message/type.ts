@@ -1,8 +1,27 @@
-import { able, describe, expected, fieldOf, HapaxError, noOthers, text } from '../base/index.ts'
+import { able, describe, expected, fieldOf, HapaxError, nameText, noOthers, text, word } from '../base/index.ts'
 import { describeIssues, type StandardSchema } from './schema.ts'
 
+/** Where messages go: a publish, a type of messages, or `route` of `createHapax` may say it. */
+export interface Place {
+  /** `relay` writes the message to the outbox; `local` hands it to the consumers on the same database. @default what is said elsewhere */
+  readonly delivery?: 'relay' | 'local'
+  /** The relay that sends it. @default what is said elsewhere */
+  readonly relay?: string
+}
+
+/** Checks where messages are to go. */
+export function checkPlace({ delivery, relay }: Place): void {
+  if (delivery !== undefined) word('delivery', DELIVERIES, delivery)
+  if (relay === undefined) return
+  nameText('relay', relay)
+  if (delivery === 'local') expected('relay', "absent with delivery: 'local'", relay)
+}
+
+/** The ways of delivery. */
+export const DELIVERIES = ['relay', 'local'] as const
+
 /** A kind of message: its name, its schema and the key it belongs to. `In` is what is published, `Out` what handlers get. */
-export interface MessageType<In = unknown, Out = In> {
+export interface MessageType<In = unknown, Out = In> extends Place {
   readonly type: string
   /** A message of this type, for `publishMany`. */
   of(data: In, options?: PublishOptions): Draft
@@ -20,16 +39,16 @@ export interface Draft {
 }
 
 /** What a publisher may say about one message. */
-export interface PublishOptions {
+export interface PublishOptions extends Place {
   /** An id of your own, for example from `messageId`. @default a fresh UUIDv7 */
   readonly id?: string
   /** @default the key that the message type computes */
   readonly key?: string
   readonly subject?: string
   /**
-   * What the data is. A text whose content type is not JSON is sent as it is, and so are bytes (`Uint8Array`); all else is made JSON.
-   * Handlers get a text for `text/…`, and bytes for what is neither that nor JSON. @default 'application/json', or
-   * 'application/octet-stream' for bytes
+   * What the data is. Bytes (`Uint8Array`) and texts are sent as they are, unless the content type of a text is JSON; all else is made
+   * JSON. Handlers get a text for `text/…`, and bytes for what is neither that nor JSON. @default 'text/plain; charset=utf-8' for a
+   * text, 'application/octet-stream' for bytes, 'application/json' for all else
    */
   readonly datacontenttype?: string
   readonly headers?: Readonly<Record<string, string>>
@@ -39,18 +58,24 @@ export interface PublishOptions {
   readonly tracestate?: string
   /** Not before this many milliseconds after the commit's insert. */
   readonly delayMs?: number
-  /** The relay that sends it. @default the `relay` of `createHapax` */
+  /** The way of this message. @default that of its type, of `route`, or of `createHapax` */
+  readonly delivery?: 'relay' | 'local'
+  /** The relay that sends it. @default that of its type, of `route`, or of `createHapax` */
   readonly relay?: string
   /** Write the row at once and not as the last statement of the transaction. @default false */
   readonly now?: boolean
 }
 
 /** Options of `defineMessage`. */
-export interface MessageOptions<In, Out = In> {
+export interface MessageOptions<In, Out = In> extends Place {
   /** What checks and transforms the data: of zod, valibot, arktype or another library with Standard Schema. @default nothing does */
   readonly schema?: StandardSchema<In, Out>
   /** Which messages belong together, for example those of one order. */
   readonly key?: (data: In) => string
+  /** The way of these messages. @default that of `route`, or of `createHapax` */
+  readonly delivery?: 'relay' | 'local'
+  /** The relay that sends them. @default that of `route`, or of `createHapax` */
+  readonly relay?: string
 }
 
 /**
@@ -62,8 +87,9 @@ export function defineMessage<In = unknown, Out = In>(
   options: MessageOptions<In, Out> = {},
 ): MessageType<In, Out> {
   text('type', type)
-  noOthers('options of defineMessage', options, ['schema', 'key'])
-  const { schema, key } = options
+  noOthers('options of defineMessage', options, ['schema', 'key', 'delivery', 'relay'])
+  const { schema, key, delivery, relay } = options
+  checkPlace(options)
   if (key !== undefined && typeof key !== 'function') expected('key', 'a function', key)
   if (schema !== undefined && typeof schema?.['~standard']?.validate !== 'function') {
     expected('schema', 'a Standard Schema', schema)
@@ -73,13 +99,29 @@ export function defineMessage<In = unknown, Out = In>(
     of: (data, publishOptions = {}) => ({ message, data, options: publishOptions }),
     keyOf: (data) => key?.(data),
     parse: schema === undefined ? (data) => data as Out : (data) => parseWith(type, schema, data),
+    ...(delivery !== undefined && { delivery }),
+    ...(relay !== undefined && { relay }),
   }
   return Object.freeze(message)
 }
 
+/** Whether a value is a message type. Read field by field, because it may be anything, such as the handle of a transaction that is over. */
+export function isMessageType(value: unknown): value is MessageType {
+  try {
+    return (
+      typeof fieldOf(value, 'type') === 'string' &&
+      METHODS.every((method) => typeof fieldOf(value, method) === 'function')
+    )
+  } catch {
+    return false
+  }
+}
+
+const METHODS = ['of', 'keyOf', 'parse'] as const satisfies readonly (keyof MessageType)[]
+
 /** A message type, checked: handlers and publishes are often registered in plain JavaScript. */
 export function messageType<Type extends MessageType<never, unknown>>(type: Type): Type {
-  able('type', 'a message type made by defineMessage', type, ['of', 'keyOf', 'parse'])
+  able('type', 'a message type made by defineMessage', type, METHODS)
   text('type', type.type)
   return type
 }

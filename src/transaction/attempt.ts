@@ -12,6 +12,7 @@ import type {
   Redact,
   SafeInstrument,
   State,
+  Tally,
 } from '../base/index.ts'
 
 import { asError, type Clock, HapaxError, isHapaxError, isRefusal, messageOf, pause } from '../base/index.ts'
@@ -21,18 +22,20 @@ import type { Committed } from './committed.ts'
 import type { DatabaseClock } from './database-clock.ts'
 import { Deadline, type Phases } from './deadline.ts'
 import type { Floor } from './floor.ts'
-import type { OpenBuffer } from './publish.ts'
+import type { OpenBuffer, Publisher } from './publish.ts'
 import { acquiring } from './unit.ts'
 
 /** What every part of one hapax shares. */
 export interface Engine<Tx> {
   readonly store: Store<Tx, never>
-  readonly publisher: { open(unit: Unit<Tx>): OpenBuffer<Tx> }
+  readonly publisher: Pick<Publisher<Tx, never>, 'open' | 'without'>
   /** The application: the source of what it publishes. */
   readonly source: string
   /** The relay of messages that name none, and of a worker's `relay`. */
   readonly relay: string
   readonly events: EventHub
+  /** Counts what happens, for the samples that workers write. */
+  readonly tally: Tally
   /** Watches what happens; undefined: nobody does, and nothing is spent on it. */
   readonly instrument: SafeInstrument | undefined
   /** Runs work in the background outside the context of whoever causes it. */
@@ -155,6 +158,8 @@ export class Attempt<Tx, T> {
   #checkMs = 0
   #openedAt = 0
   #conflicts = 0
+  /** How often it was looked for what became of a commit. */
+  #looks = 0
   readonly #mostConflicts: number
   #handlersMs = 0
   /** Handlers do not overlap. */
@@ -178,7 +183,7 @@ export class Attempt<Tx, T> {
 
   /** Whether it ran more than once. */
   get repeated(): boolean {
-    return this.#conflicts > 0
+    return this.#conflicts + this.#looks > 0
   }
 
   /** How long the handlers took the last time, up to the commit. */
@@ -213,7 +218,7 @@ export class Attempt<Tx, T> {
         // A handler that outlived its time may still hold it.
         progress.buffer?.close()
       }
-      await pause(clock, CONFLICT_PAUSE_MS * (1 + this.#conflicts) * random.number())
+      await pause(clock, CONFLICT_PAUSE_MS * (1 + this.#conflicts + this.#looks) * random.number())
     }
   }
 
@@ -309,7 +314,8 @@ export class Attempt<Tx, T> {
       case 'transaction-lost':
         return { kind: 'lost', error }
       case 'busy':
-        return { kind: 'busy', error }
+        // The session whose COMMIT got no answer holds the lock until its server has noticed that its link has ended.
+        return this.#inDoubt === undefined ? { kind: 'busy', error } : this.#resolving(error)
       default:
         if (progress.called) return this.#failed(error, token)
         if (isRefusal(error)) return { kind: 'refused', error }
@@ -347,7 +353,7 @@ export class Attempt<Tx, T> {
   #resolving(cause: HapaxError): 'again' {
     const since = this.#unknownSince ?? 0
     if (this.#engine.clock.monotonic() - since < (this.#plan.resolveMs ?? RESOLVE_MS)) {
-      this.#conflicts += 1
+      this.#looks += 1
       return 'again'
     }
     throw new HapaxError(

@@ -11,10 +11,25 @@ export interface Committed {
   readonly entry?: Entry
 }
 
-/** Inbox rows of local messages. Undefined: there are many, or the database did not tell. */
-export function committedLocal(
-  written: readonly { readonly rows: readonly LocalRow[]; readonly results: readonly LocalResult[] }[],
+/** Local messages as they were written, and what became of them. */
+interface LocalWritten {
+  readonly rows: readonly LocalRow[]
+  readonly results: readonly LocalResult[]
+}
+
+/** The rows of published messages. Undefined: there are many, or the database did not tell. */
+export function committedRows(
+  outbox: readonly OutboxRow[],
+  local: readonly LocalWritten[],
 ): readonly Committed[] | undefined {
+  const found = committedOutbox(outbox)
+  if (local.length === 0 || found === undefined) return found
+  const others = committedLocal(local)
+  return others && [...found, ...others]
+}
+
+/** Inbox rows of local messages. */
+function committedLocal(written: readonly LocalWritten[]): readonly Committed[] | undefined {
   const found: Committed[] = []
   for (const { rows, results } of written) {
     if (rows.length > MOST) return undefined
@@ -38,8 +53,8 @@ export function committedInbox(
   return stored.map((message) => ({ table: 'inbox', scope: name, lane: laneOf(message, ordered) }))
 }
 
-/** Outbox rows. Undefined: there are many. */
-export function committedOutbox(rows: readonly OutboxRow[]): readonly Committed[] | undefined {
+/** Outbox rows. */
+function committedOutbox(rows: readonly OutboxRow[]): readonly Committed[] | undefined {
   if (rows.length > MOST) return undefined
   return rows.map(({ relay, message }) => ({ table: 'outbox', scope: relay, lane: laneOf(message, true) }))
 }

@@ -10,6 +10,11 @@ export interface TransactionOptions {
   readonly isolation?: Isolation
   /** How long the transaction may be idle before the database ends it. @default 60_000 */
   readonly idleTimeoutMs?: number
+  /**
+   * How long the work may take; then its connection is destroyed, and the call rejects with `handler-timeout`. It bounds what a
+   * statement waits for that a database which has disappeared silently never answers. @default 300_000
+   */
+  readonly timeoutMs?: number
 }
 
 /** Runs `work` in a transaction; what it publishes is written last and commits with it. */
@@ -18,11 +23,12 @@ export async function transact<Tx, T>(
   work: (tx: Tx) => Promise<T>,
   options: TransactionOptions,
 ): Promise<T> {
-  noOthers('options of transaction', options, ['isolation', 'idleTimeoutMs'])
+  noOthers('options of transaction', options, ['isolation', 'idleTimeoutMs', 'timeoutMs'])
   const idleTimeoutMs = positiveInteger('idleTimeoutMs', options.idleTimeoutMs, 60_000)
+  const timeoutMs = positiveInteger('timeoutMs', options.timeoutMs, 300_000)
   const isolation = isolationOption(options.isolation)
   if (typeof work !== 'function') expected('work', 'a function', work)
-  const unitOptions = { isolation, idleTimeoutMs, lockTimeoutMs: QUEUE_MS }
+  const unitOptions = { isolation, idleTimeoutMs, timeoutMs, lockTimeoutMs: QUEUE_MS }
   const { outages, publisher } = engine
   const { noticed } = outages
   let committed = (): void => {}
@@ -30,7 +36,7 @@ export async function transact<Tx, T>(
     const buffer = publisher.open(opened)
     committed = () => buffer.committed()
     try {
-      const result = await work(opened.tx)
+      const result = await buffer.around(undefined, work, opened.tx)
       return { value: result, writes: await buffer.flush(opened) }
     } finally {
       buffer.close()

@@ -14,6 +14,7 @@ import {
   text,
 } from '../base/index.ts'
 import {
+  checkPlace,
   isName,
   MAX_TEXT_BYTES,
   type MessageType,
@@ -45,20 +46,21 @@ const PUBLISH_OPTIONS = [
   'traceparent',
   'tracestate',
   'delayMs',
+  'delivery',
   'relay',
   'now',
 ] as const satisfies readonly (keyof PublishOptions)[]
 
 /** Checks the type and the options of a publish; the data is checked by its schema. */
 export function checkPublish(type: MessageType<never, unknown>, options: PublishOptions): void {
-  messageType(type)
+  checkPlace(messageType(type))
   noOthers('options of publish', options, PUBLISH_OPTIONS)
-  const { id, delayMs, relay, headers, now } = options
+  const { id, delayMs, headers, now } = options
   if (id !== undefined && !isSent(id)) {
     throw new HapaxError('invalid-id', `expected id to be ${SENT_RULE}, got ${describe(id)}`)
   }
   if (delayMs !== undefined) numberFrom('delayMs', 0, delayMs, 0, MAX_SPAN_MS)
-  if (relay !== undefined) nameText('relay', relay)
+  checkPlace(options)
   if (now !== undefined) flag('now', now, false)
   if (options.datacontenttype !== undefined) nameText('datacontenttype', options.datacontenttype)
   for (const name of TEXTS) if (options[name] !== undefined) text(name, options[name], MAX_TEXT_BYTES)

@@ -1,36 +1,30 @@
-import type { Clock, EventHub, SafeInstrument, TraceContext } from '../base/index.ts'
-import { asError, expected, fieldOf, HapaxError, messageOf, object, transactionClosed } from '../base/index.ts'
-import type { Entered, LocalRow, OutboxRow, Published, Store, Unit, Writes } from '../contracts/index.ts'
-import {
-  type Draft,
-  decode,
-  fingerprint,
-  isIndexed,
-  type MessageType,
-  messageKey,
-  messageType,
-  type Payload,
-  type PublishOptions,
-  packAttributes,
-  parseJson,
-  payloadOf,
-  type StoredMessage,
-  textRule,
-} from '../message/index.ts'
+import type { EventHub, SafeInstrument, TraceContext } from '../base/index.ts'
+import { expected, fieldOf, HapaxError, object, transactionClosed } from '../base/index.ts'
+import type { Published, Store, Unit, Writes } from '../contracts/index.ts'
+import { type Draft, type MessageType, messageType, type PublishOptions, type StoredMessage } from '../message/index.ts'
+import { type CauseOf, Inside, type Publishes, publishInside, type Span } from './ambient.ts'
 import { type Cause, withCause } from './cause.ts'
-import { type Committed, committedLocal, committedOutbox } from './committed.ts'
-import { noConsumer, overtakes, unawaited } from './publish-errors.ts'
-import { checkPublish } from './publish-options.ts'
-import { mayOvertake, type Prepared, placeOf, Waiting, type Watching } from './waiting.ts'
+import { type Committed, committedRows } from './committed.ts'
+import { type PrepareOptions, prepareAll } from './prepare.ts'
+import { overtakes, unawaited } from './publish-errors.ts'
+import { mayOvertake, type Prepared, slotOf, toRelay, Waiting, type Watching } from './waiting.ts'
 import { allInContext, inContext, typeOf, type WatchedPublish, watchedPublish } from './watched-publish.ts'
+import { type ConsumersOf, divided, localRows, writeAll } from './writing.ts'
 
 const NO_WRITES: Writes = {}
 
-/** The publishes of one transaction of hapax. */
-export interface OpenBuffer<Tx> {
+/** The publishes of one transaction of hapax, or of one of several handlers that overlap in it. */
+export interface PublishBuffer extends Publishes {
+  /** Calls a handler whose publishes without `tx` go here. */
+  around<Args extends unknown[], T>(causeOf: CauseOf | undefined, call: (...args: Args) => T, ...args: Args): T
+  /** The same for what is called next, inside an outer call of `around`. */
+  enter(causeOf: CauseOf | undefined): void
+}
+
+/** All publishes of one transaction of hapax. */
+export interface OpenBuffer<Tx> extends PublishBuffer {
   /** The publishes of the next of several handlers that overlap. They are written in the order of the handlers. */
-  slot(view: Tx): Pick<OpenBuffer<Tx>, 'publish'>
-  publish<In>(type: MessageType<In, unknown>, data: In, options?: PublishOptions, cause?: Cause): Promise<Published>
+  slot(view: Tx): PublishBuffer
   /** Writes a message that was published before; its options have the context of that moment. */
   record<In>(type: MessageType<In, unknown>, data: In, options: PublishOptions): Promise<Published>
   /** Called last in the body: writes what has to be written before the commit, returns what goes with it. */
@@ -41,34 +35,26 @@ export interface OpenBuffer<Tx> {
 }
 
 /** What the publisher needs to know of its hapax. */
-export interface PublisherOptions<Tx, Own> {
+export interface PublisherOptions<Tx, Own> extends PrepareOptions {
   readonly store: Pick<Store<Tx, Own>, 'transactions'>
-  readonly source: string
-  readonly delivery: 'relay' | 'local'
-  /** The relay of messages that name none. */
-  readonly relay: string
-  readonly maxBytes: number
-  readonly clock: Clock
-  readonly mintId: () => string
   readonly events: EventHub
   /** Undefined: nobody watches. */
   readonly instrument: SafeInstrument | undefined
-  /** The consumers of a type that this process knows. */
-  readonly consumersOf: (type: string) => LocalRow['consumers']
+  readonly consumersOf: ConsumersOf
   /** Something was committed that workers may want: these rows, or, undefined, many or unknown ones. */
   readonly wake: (rows: readonly Committed[] | undefined) => void
   /** Something was written in a transaction of the user's, who may commit it any time. */
   readonly soon: () => void
   /** These messages were written: committed, or in a transaction of the user's. */
-  readonly written: (rows: readonly OutboxRow[]) => void
+  readonly written: (messages: readonly Prepared[]) => void
 }
 
 /** Turns data into messages and writes them: at once in the user's own transactions, last in those of hapax. */
 export class Publisher<Tx, Own> {
   readonly #options: PublisherOptions<Tx, Own>
   readonly #buffers = new WeakMap<object, Waiting>()
-  /** The places of views among those of their transaction. */
-  readonly #places = new WeakMap<object, number>()
+  /** The slots of views in their transactions. */
+  readonly #slots = new WeakMap<object, number>()
 
   constructor(options: PublisherOptions<Tx, Own>) {
     this.#options = options
@@ -76,15 +62,7 @@ export class Publisher<Tx, Own> {
 
   /** Publishes in a transaction of hapax's or of the user's own. */
   publish(tx: Tx | Own, drafts: readonly Draft[]): Promise<readonly Published[]> {
-    const { instrument } = this.#options
-    const buffer = this.#bufferOf(tx)
-    const publishing =
-      instrument === undefined
-        ? this.#all(tx, buffer, drafts)
-        : watchedPublish(instrument, typeOf(drafts), (watched) =>
-            this.#all(tx, buffer, allInContext(drafts, watched.captured), watched),
-          )
-    return buffer === undefined ? publishing : buffer.watch(publishing)
+    return this.#many(tx, this.#bufferOf(tx), drafts)
   }
 
   /** The same for one message; `draft` may throw. */
@@ -100,17 +78,32 @@ export class Publisher<Tx, Own> {
     return buffer === undefined ? publishing : buffer.watch(publishing)
   }
 
+  /** Publishes in the transaction that the calling code is inside of. */
+  publishHere(drafts: readonly Draft[]): Promise<readonly Published[]> {
+    return publishInside(this, (publishes, cause) => publishes.publishMany(drafts, cause))
+  }
+
+  /** The same for one message. */
+  publishOneHere<In>(type: MessageType<In, unknown>, data: In, options?: PublishOptions): Promise<Published> {
+    return publishInside(this, (publishes, cause) => publishes.publish(type, data, options, cause))
+  }
+
+  /** Calls a handler that has no transaction for as long as the span is not closed. */
+  without<T>(span: Span, call: () => T): T {
+    return new Inside(this, undefined, span).run(call)
+  }
+
   /** Opens the buffer of a transaction of hapax's own. */
   open(unit: Pick<Unit<Tx>, 'tx' | 'mostBytes'>): OpenBuffer<Tx> {
     const { tx } = unit
     const buffer = new Waiting(unit)
     return {
-      publish: this.#publishing(tx, buffer),
+      ...this.#buffer(tx, buffer),
       record: this.#recording(tx, buffer),
       slot: (view) => {
         buffer.slots += 1
-        if (isObject(view)) this.#places.set(view, buffer.slots)
-        return { publish: this.#publishing(view, buffer) }
+        if (isObject(view)) this.#slots.set(view, buffer.slots)
+        return this.#buffer(view, buffer)
       },
       flush: (last) => (buffer.watched === undefined ? NO_WRITES : this.#flush(last, buffer, buffer.watched)),
       committed: () => this.#committed(buffer),
@@ -121,8 +114,18 @@ export class Publisher<Tx, Own> {
     }
   }
 
-  #publishing(tx: Tx, buffer: Waiting): OpenBuffer<Tx>['publish'] {
+  #buffer(tx: Tx, buffer: Waiting): PublishBuffer {
     if (isObject(tx)) this.#buffers.set(tx, buffer)
+    const publishes: PublishBuffer = {
+      publish: this.#publishing(tx, buffer),
+      publishMany: (drafts, cause) => this.#many(tx, buffer, drafts, cause),
+      around: (causeOf, call, ...args) => new Inside(this, publishes, buffer, causeOf).run(call, ...args),
+      enter: (causeOf) => new Inside(this, publishes, buffer, causeOf).enter(),
+    }
+    return publishes
+  }
+
+  #publishing(tx: Tx, buffer: Waiting): Publishes['publish'] {
     return (type, data, options = {}, cause) => {
       const { instrument } = this.#options
       const draft = (captured?: TraceContext): Draft => {
@@ -138,12 +141,28 @@ export class Publisher<Tx, Own> {
     }
   }
 
+  #many(
+    tx: Tx | Own,
+    buffer: Waiting | undefined,
+    drafts: readonly Draft[],
+    cause?: Cause,
+  ): Promise<readonly Published[]> {
+    const { instrument } = this.#options
+    const publishing =
+      instrument === undefined
+        ? this.#all(tx, buffer, allInContext(drafts, undefined, cause))
+        : watchedPublish(instrument, typeOf(drafts), (watched) =>
+            this.#all(tx, buffer, allInContext(drafts, watched.captured, cause), watched),
+          )
+    return buffer === undefined ? publishing : buffer.watch(publishing)
+  }
+
   #recording(tx: Tx, buffer: Waiting): OpenBuffer<Tx>['record'] {
     return (type, data, options) => buffer.watch(this.#one(tx, buffer, () => messageType(type).of(data, options)))
   }
 
-  #placeOf(tx: Tx | Own): number {
-    return (isObject(tx) && this.#places.get(tx)) || 0
+  #slotOf(tx: Tx | Own): number {
+    return (isObject(tx) && this.#slots.get(tx)) || 0
   }
 
   #bufferOf(tx: Tx | Own): Waiting | undefined {
@@ -170,7 +189,7 @@ export class Publisher<Tx, Own> {
     if (!Array.isArray(drafts)) expected('drafts', 'a list of messages made by of()', drafts)
     if (drafts.length === 0) return []
     if (buffer !== undefined) return this.#buffered(tx, buffer, drafts, watched)
-    const preparing = this.#prepareAll(drafts)
+    const preparing = prepareAll(this.#options, drafts)
     if (preparing instanceof Promise) preparing.catch(() => {})
     // Entered now and not after an asynchronous schema: by then the transaction may be over, and its client in use elsewhere.
     const entered = this.#options.store.transactions.enter(tx)
@@ -178,10 +197,10 @@ export class Publisher<Tx, Own> {
       const prepared = preparing instanceof Promise ? await preparing : preparing
       watched?.prepared(prepared)
       for (const { message } of prepared) assertFits(entered, message)
-      const answers = await this.#write(entered, prepared)
+      const told = await writeAll(entered, prepared, this.#options.consumersOf)
       this.#options.soon()
       this.#options.written(prepared)
-      return answers
+      return prepared.map((each) => told.get(each) ?? { id: each.message.id })
     } catch (error) {
       entered.leave()
       throw error
@@ -196,20 +215,18 @@ export class Publisher<Tx, Own> {
   ): Promise<readonly Published[]> {
     buffer.running += 1
     try {
-      const prepared = await this.#prepareAll(drafts)
+      const prepared = await prepareAll(this.#options, drafts)
       watched?.prepared(prepared)
       if (buffer.closed) throw transactionClosed()
       for (const { message } of prepared) assertFits(buffer.unit, message)
-      // Only an id of the publisher's own can be a duplicate, and only the insert can tell.
-      const tell = this.#options.delivery === 'local' && drafts.some(({ options }) => options.id !== undefined)
-      if (!tell && !drafts.some(({ options }) => options.now)) {
-        const place = this.#placeOf(tx)
-        for (const each of prepared) buffer.waiting.push(place === 0 ? each : { ...each, place })
-        return prepared.map(({ message }) => ({ id: message.id }))
+      const now = dueNow(prepared, drafts)
+      // Before the others, which must not stay if this is refused.
+      const told = now.size === 0 ? undefined : await this.#writeNow(tx, buffer, [...now])
+      const slot = this.#slotOf(tx)
+      for (const each of prepared) {
+        if (!now.has(each)) buffer.waiting.push(slot === 0 ? each : { ...each, slot })
       }
-      const answers = await this.#writeNow(tx, buffer, prepared)
-      for (const each of prepared) buffer.written.push(each)
-      return answers
+      return prepared.map((each) => told?.get(each) ?? { id: each.message.id })
     } finally {
       buffer.running -= 1
     }
@@ -220,14 +237,16 @@ export class Publisher<Tx, Own> {
    * is written first, and once more at the end: the second write changes nothing, unless a savepoint was rolled back in between. An
    * outbox would have it twice, so there it is an error.
    */
-  async #writeNow(tx: Tx | Own, buffer: Waiting, prepared: readonly Prepared[]): Promise<readonly Published[]> {
-    const place = this.#placeOf(tx)
-    const before = buffer.waiting.filter((each) => placeOf(each) <= place)
-    const overtaken = before.filter((each) => prepared.some((now) => mayOvertake(now, each)))
-    const [first] = overtaken
-    if (first !== undefined && this.#options.delivery === 'relay') throw overtakes(first)
-    const answers = await this.#write(this.#options.store.transactions.enter(tx), [...overtaken, ...prepared], buffer)
-    return answers.slice(overtaken.length)
+  async #writeNow(tx: Tx | Own, buffer: Waiting, now: readonly Prepared[]): Promise<ReadonlyMap<Prepared, Published>> {
+    const { store, consumersOf } = this.#options
+    const slot = this.#slotOf(tx)
+    const before = buffer.waiting.filter((each) => slotOf(each) <= slot)
+    const overtaken = before.filter((each) => now.some((written) => mayOvertake(written, each)))
+    const first = overtaken.find(toRelay)
+    if (first !== undefined) throw overtakes(first)
+    const told = await writeAll(store.transactions.enter(tx), [...overtaken, ...now], consumersOf, buffer)
+    for (const each of now) buffer.written.push(each)
+    return told
   }
 
   async #flush(unit: Unit<Tx>, buffer: Waiting, { failed, telling }: Watching): Promise<Writes> {
@@ -235,133 +254,44 @@ export class Publisher<Tx, Own> {
     if (telling.size > 0) await Promise.all(telling)
     if (failed.some(({ seen }) => !seen)) throw unawaited('did not wait for a publish, which failed')
     const prepared = buffer.waiting.splice(0)
-    if (buffer.slots > 0) prepared.sort((a, b) => placeOf(a) - placeOf(b))
+    if (buffer.slots > 0) prepared.sort((a, b) => slotOf(a) - slotOf(b))
     for (const each of prepared) buffer.written.push(each)
-    if (prepared.length === 0) return {}
-    if (this.#options.delivery === 'relay') return { outbox: prepared }
-    const { rows } = this.#localRows(prepared)
+    const { outbox, local } = divided(prepared)
+    if (local.length === 0) return outbox.length === 0 ? NO_WRITES : { outbox }
+    const { store, consumersOf } = this.#options
+    const { rows } = localRows(local, consumersOf)
     if (rows.every(({ consumers }) => consumers.length > 0))
-      return { local: { rows, committed: (results) => buffer.local.push({ rows, results }) } }
+      return { outbox, local: { rows, committed: (results) => buffer.local.push({ rows, results }) } }
     // Only the database can tell whether anybody listens. Checked first: if the handler ended the transaction, these inserts would
     // commit by themselves.
     await unit.check()
-    await this.#write(this.#options.store.transactions.enter(unit.tx), prepared, buffer)
-    return {}
+    await writeAll(store.transactions.enter(unit.tx), local, consumersOf, buffer)
+    return { outbox }
   }
 
   #committed(buffer: Waiting): void {
     if (buffer.written.length === 0) return
-    const { events, wake, delivery, written } = this.#options
+    const { events, wake, written } = this.#options
     written(buffer.written)
     for (const { message } of buffer.written) {
       const { id, source, type, key } = message
       events.emit('published', () => ({ message: { id, source, type }, ...(key === null ? {} : { key }) }))
     }
-    wake(delivery === 'local' ? committedLocal(buffer.local) : committedOutbox(buffer.written))
-  }
-
-  async #write(entered: Entered, prepared: readonly Prepared[], buffer?: Waiting): Promise<readonly Published[]> {
-    if (this.#options.delivery === 'local') return this.#writeLocal(entered, prepared, buffer)
-    await entered.writeOutbox(prepared)
-    return prepared.map(({ message }) => ({ id: message.id }))
-  }
-
-  async #writeLocal(
-    entered: Entered,
-    prepared: readonly Prepared[],
-    buffer: Waiting | undefined,
-  ): Promise<readonly Published[]> {
-    const { rows, first } = this.#localRows(prepared)
-    const results = await entered.writeLocal(rows)
-    buffer?.local.push({ rows, results })
-    const seen = new Set<string>()
-    return prepared.map(({ message }) => {
-      const result = results[first.get(message.messageKey) ?? -1]
-      if (result === undefined || result.consumers === 0) throw noConsumer(message.type)
-      const duplicate = result.fresh === 0 || seen.has(message.messageKey)
-      seen.add(message.messageKey)
-      return duplicate ? { id: message.id, duplicate: true } : { id: message.id }
-    })
-  }
-
-  /** An id twice in one batch is one message: `first` has its place among the rows, by message key. */
-  #localRows(prepared: readonly Prepared[]): { rows: readonly LocalRow[]; first: ReadonlyMap<string, number> } {
-    const first = new Map<string, number>()
-    const rows: LocalRow[] = []
-    for (const { message, delayMs } of prepared) {
-      if (first.has(message.messageKey)) continue
-      first.set(message.messageKey, rows.length)
-      rows.push({ message, delayMs, consumers: this.#options.consumersOf(message.type) })
-    }
-    return { rows, first }
-  }
-
-  /** Prepares all messages: synchronously, unless a schema is asynchronous. */
-  #prepareAll(drafts: readonly Draft[]): readonly Prepared[] | Promise<readonly Prepared[]> {
-    const prepared: Prepared[] = []
-    for (const [index, draft] of drafts.entries()) {
-      const each = this.#prepare(draft)
-      if (each instanceof Promise) return this.#prepareRest(prepared, each, drafts.slice(index + 1))
-      prepared.push(each)
-    }
-    return prepared
-  }
-
-  async #prepareRest(
-    before: readonly Prepared[],
-    each: Promise<Prepared>,
-    rest: readonly Draft[],
-  ): Promise<readonly Prepared[]> {
-    return [...before, await each, ...(await this.#prepareAll(rest))]
-  }
-
-  #prepare(draft: Draft): Prepared | Promise<Prepared> {
-    const { data, options } = draft ?? {}
-    if (draft?.message === undefined || options === undefined) expected('drafts', 'messages made by of()', draft)
-    const { message: type } = draft
-    checkPublish(type, options)
-    const payload = payloadOf(type.type, data, options.datacontenttype)
-    const prepared = this.#stored(type, payload, data, options)
-    // What the consumer will see is checked, not what the publisher holds: a Date, for example, arrives as text.
-    const checked = type.parse(arriving(type.type, payload, prepared.message))
-    return checked instanceof Promise ? checked.then(() => prepared) : prepared
-  }
-
-  #stored(type: Draft['message'], payload: Payload, data: unknown, options: PublishOptions): Prepared {
-    const { source, mintId, clock, maxBytes } = this.#options
-    const id = options.id ?? mintId()
-    const { bytes } = payload
-    const attributes = packAttributes({
-      ...options,
-      time: new Date(clock.now()).toISOString(),
-      datacontenttype: payload.contentType,
-    })
-    const size = bytes.byteLength + Buffer.byteLength(attributes)
-    if (size > maxBytes) {
-      throw new HapaxError('too-large', `expected a message of at most ${maxBytes} bytes, got ${size}`, {
-        fields: { type: type.type, bytes: size },
-      })
-    }
-    const message: StoredMessage = {
-      messageKey: messageKey(source, id),
-      source,
-      id,
-      type: type.type,
-      key: keyOf(type, data, options),
-      attributes,
-      data: bytes,
-      fingerprint: fingerprint(bytes),
-    }
-    if (message.key !== null && options.delayMs) {
-      expected(
-        'delayMs',
-        'absent on a message with a key, because it would hold up what comes after it',
-        options.delayMs,
-      )
-    }
-    return { message, relay: options.relay ?? this.#options.relay, delayMs: options.delayMs ?? 0 }
+    wake(committedRows(buffer.written.filter(toRelay), buffer.local))
   }
 }
+
+/**
+ * Which of these messages are written at once: all, if one of them is to be; or the local ones, if one has an id of the publisher's own,
+ * because only that can be a duplicate, and only the insert can tell.
+ */
+function dueNow(prepared: readonly Prepared[], drafts: readonly Draft[]): ReadonlySet<Prepared> {
+  if (drafts.some(({ options }) => options.now)) return new Set(prepared)
+  const telling = prepared.some((each, index) => !toRelay(each) && drafts[index]?.options.id !== undefined)
+  return telling ? new Set(prepared.filter((each) => !toRelay(each))) : NONE
+}
+
+const NONE: ReadonlySet<Prepared> = new Set()
 
 /** Refuses a message that the database cannot take. At publish, because the write at the end would fail far from the line that published it. */
 function assertFits(transaction: Pick<Unit<unknown>, 'mostBytes'>, { type, data, attributes }: StoredMessage): void {
@@ -375,24 +305,7 @@ function assertFits(transaction: Pick<Unit<unknown>, 'mostBytes'>, { type, data,
 /** Room for the statement and for source, id, type and key. */
 const COLUMNS_BYTES = 32 * 1024
 
-/** What arrives at the consumer, by the same rules as there. */
-function arriving(type: string, { json, contentType }: Payload, message: StoredMessage): unknown {
-  try {
-    return json === undefined ? decode(message, contentType) : parseJson(json)
-  } catch (cause) {
-    const what = `expected data of ${type} to be ${json === undefined ? contentType : 'JSON'} that a consumer takes: ${messageOf(asError(cause))}`
-    throw new HapaxError('invalid-payload', what, { cause, fields: { type } })
-  }
-}
-
 /** Whether a transaction can be remembered by itself: some clients have functions for transactions. */
 function isObject(tx: unknown): tx is object {
   return typeof tx === 'function' || (typeof tx === 'object' && tx !== null)
-}
-
-function keyOf(type: Draft['message'], data: unknown, options: PublishOptions): string | null {
-  const key = options.key ?? type.keyOf(data as never)
-  if (key === undefined || key === null) return null
-  if (!isIndexed(key)) expected('key', textRule('key'), key)
-  return key
 }

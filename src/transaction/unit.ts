@@ -21,19 +21,22 @@ export function acquiring<Tx>(
   }
 }
 
-/** A transaction without handlers: the database has to answer in time, the body may take as long as it likes. */
+/** A transaction without handlers: the database has to answer in time, and the body has `timeoutMs`, if that is given. */
 export async function unit<Tx, T>(
   engine: Pick<Engine<Tx>, 'store' | 'clock' | 'acquisitions'>,
-  options: Omit<UnitOptions, 'signal' | 'acquired'>,
+  { timeoutMs, ...options }: Omit<UnitOptions, 'signal' | 'acquired'> & { readonly timeoutMs?: number },
   opening: Opening,
   body: (unit: Unit<Tx>) => Promise<UnitEnd<T>>,
 ): Promise<T> {
-  const openingMs = options.lockTimeoutMs + GRACE_MS
-  const deadline = new Deadline(engine.clock, { openingMs, handlerMs: openingMs, commitMs: COMMIT_MS })
+  // Where there are several writers, nothing but an answer is waited for.
+  const isTurn = opening.kind !== 'plain' || !engine.store.features.parallelWriters
+  const openingMs = (isTurn ? options.lockTimeoutMs : 0) + GRACE_MS
+  const deadline = new Deadline(engine.clock, { openingMs, handlerMs: timeoutMs ?? openingMs, commitMs: COMMIT_MS })
   const acquired = acquiring(engine, deadline)
   try {
     return await engine.store.transactions.run({ ...options, signal: deadline, acquired }, opening, async (opened) => {
-      deadline.pause()
+      if (timeoutMs === undefined) deadline.pause()
+      else deadline.handler()
       const end = await body(opened)
       deadline.commit()
       return end

@@ -1,16 +1,24 @@
 // What handlers have published and what is not written yet.
 
 import { Watched } from '../base/index.ts'
-import type { LocalResult, LocalRow, Unit } from '../contracts/index.ts'
+import type { LocalResult, LocalRow, OutboxRow, Unit } from '../contracts/index.ts'
 import type { StoredMessage } from '../message/index.ts'
+
+/** Stands for delivery to the consumers on the same database, where otherwise a relay is named. */
+export const LOCAL: unique symbol = Symbol('local delivery')
 
 /** A message ready to be written. */
 export interface Prepared {
   readonly message: StoredMessage
-  readonly relay: string
+  readonly relay: string | typeof LOCAL
   readonly delayMs: number
-  /** Where it stands among what waits. @default 0 */
-  readonly place?: number
+  /** Which of several handlers that overlap has published it. @default 0 */
+  readonly slot?: number
+}
+
+/** Whether a message goes to the outbox. */
+export function toRelay(prepared: Prepared): prepared is Prepared & OutboxRow {
+  return prepared.relay !== LOCAL
 }
 
 /** Messages that were published inside a transaction of hapax and are not written yet. They are written last, in one statement. */
@@ -49,9 +57,9 @@ export interface Watching {
   readonly telling: Set<Promise<unknown>>
 }
 
-/** Where a message stands among what waits. */
-export function placeOf({ place = 0 }: Prepared): number {
-  return place
+/** Messages are written in the order of their slots. */
+export function slotOf({ slot = 0 }: Prepared): number {
+  return slot
 }
 
 /** Whether a message would overtake one that waits. */

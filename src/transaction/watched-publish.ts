@@ -2,7 +2,7 @@
 
 import { fieldOf, type Running, type SafeInstrument, type TraceContext } from '../base/index.ts'
 import { type Draft, factsOfStored } from '../message/index.ts'
-import { contextOf, withCause } from './cause.ts'
+import { type Cause, contextOf, withCause } from './cause.ts'
 import type { Prepared } from './waiting.ts'
 
 /** A publish that an instrument watches. */
@@ -42,14 +42,20 @@ export function typeOf(drafts: readonly Draft[]): unknown {
   return types.size === 1 ? [...types][0] : undefined
 }
 
-/** Drafts that carry the captured context. */
-export function allInContext(drafts: readonly Draft[], captured: TraceContext | undefined): readonly Draft[] {
-  return Array.isArray(drafts) ? drafts.map((draft: Draft) => inContext(draft, captured)) : drafts
+/** Drafts that carry the captured context, and what their cause passes on. */
+export function allInContext(
+  drafts: readonly Draft[],
+  captured: TraceContext | undefined,
+  cause?: Cause,
+): readonly Draft[] {
+  const same = captured === undefined && cause === undefined
+  return same || !Array.isArray(drafts) ? drafts : drafts.map((draft: Draft) => inContext(draft, captured, cause))
 }
 
-/** A draft that carries the captured context. What is no draft stays as it is, and is refused where all are checked. */
-export function inContext(draft: Draft, captured: TraceContext | undefined): Draft {
+/** A draft that carries them. What is no draft stays as it is, and is refused where all are checked. */
+export function inContext(draft: Draft, captured: TraceContext | undefined, cause?: Cause): Draft {
   const options = draft?.options
-  if (captured === undefined || Object.prototype.toString.call(options) !== '[object Object]') return draft
-  return { ...draft, options: withCause(undefined, options, captured) }
+  const same = captured === undefined && cause === undefined
+  if (same || Object.prototype.toString.call(options) !== '[object Object]') return draft
+  return { ...draft, options: withCause(cause, options, captured) }
 }

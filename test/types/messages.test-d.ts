@@ -110,6 +110,20 @@ async function publishing(client: pg.PoolClient, other: SqliteTx): Promise<void>
     await hapax.publish(tx, Zod)
     // @ts-expect-error drafts are made by of()
     await hapax.publishMany(tx, [{ at: 'now' }])
+    // @ts-expect-error this is neither a transaction nor a message type
+    await hapax.publish({ at: 'now' }, Zod, { at: 'now' })
+  })
+  await hapax.transaction(async () => {
+    same<Published, Awaited<ReturnType<typeof hapax.publish>>>(true)
+    await hapax.publish(Zod, { at: 'now' })
+    await hapax.publish(Untyped, 7, { id: 'a', delayMs: 5 })
+    await hapax.publishMany([Zod.of({ at: 'now' }), Plain.of({ at: 'now' })])
+    // @ts-expect-error what is published is the input
+    await hapax.publish(Zod, { at: new Date() })
+    // @ts-expect-error data is missing
+    await hapax.publish(Zod)
+    // @ts-expect-error drafts are made by of()
+    await hapax.publishMany([{ at: 'now' }])
   })
   const value = await hapax.transaction(async () => 7)
   same<typeof value, number>(true)
@@ -134,3 +148,9 @@ createHapax({ store: memory(), source: '/s' }).worker({ consume: [billing] })
 const own: PgClient = { query: async () => ({ rows: [], rowCount: 0 }) }
 void hapax.publish(own, Plain, { at: 'now' })
 void publishing
+
+declare const anything: unknown
+// @ts-expect-error: what is published has the type of the message, and is not of any type
+void hapax.transaction((tx) => hapax.publish(tx, Plain, anything))
+// @ts-expect-error: the same in the current transaction
+void hapax.publish(Plain, anything)

@@ -377,3 +377,36 @@ describe('where attributes are said to be found', () => {
 function assertNever(): never {
   throw new Error('a proxy that throws')
 }
+
+describe('attributes under plain names', () => {
+  const headers = { 'Message-Id': 'a', type: 'ping', source: '/s', Key: 'k', 'correlation-id': 'c', tenant: 'acme' }
+
+  it('are read where there are none of CloudEvents', () => {
+    expect(decode({ headers })).toMatchObject({ id: 'a', type: 'ping', source: '/s', key: 'k', correlationId: 'c' })
+    expect({ ...decode({ headers }).headers }).toEqual({ tenant: 'acme' })
+    const properties = { messageId: 'a', type: 'ping', appId: '/s', correlationId: 'c', exchange: 'shop' }
+    expect(decode({ properties })).toMatchObject({ id: 'a', type: 'ping', source: '/s', correlationId: 'c' })
+  })
+
+  it('are ordinary headers beside those of CloudEvents', () => {
+    const { headers: kept, ...message } = decode({ headers, attributes: PING })
+    expect(message).toMatchObject({ id: 'a', source: '/s' })
+    expect({ ...kept }).toEqual(headers)
+    expect(decode({ headers, attributes: { type: 'ping', source: '/s' } }).id).toBeUndefined()
+  })
+
+  it.for(['Message-Id', 'type', 'source'] as const)('say nothing without %s', (absent) => {
+    const { [absent]: _, ...others } = headers
+    expect(decode({ headers: others })).not.toHaveProperty('key')
+    expect(decode({ headers: { ...others, [absent]: '' } })).not.toHaveProperty('key')
+  })
+
+  it('give way to what .from() says', () => {
+    const mapping = { id: { path: 'order' }, source: '/mine' }
+    expect(decode({ headers, body: '{"order":"7"}' }, mapping)).toMatchObject({
+      id: '7',
+      type: 'ping',
+      source: '/mine',
+    })
+  })
+})

@@ -42,8 +42,10 @@ const optional = fc.record(
   },
   { requiredKeys: [] },
 )
+/** Without the sign for what could not be decoded, which is refused there (K20). */
+const named = someText.filter((text) => !text.includes('\ufffd'))
 const message: fc.Arbitrary<OutgoingMessage> = fc
-  .tuple(fc.record({ id: someText, source: someText, type: someText }), optional, payload)
+  .tuple(fc.record({ id: named, source: named, type: someText }), optional, payload)
   .map(([identity, more, data]) => ({ ...identity, ...more, ...data }))
 
 function bytes(): fc.Arbitrary<Buffer> {

@@ -73,6 +73,18 @@ describe.for(Object.entries(KINDS))('a schema of %s', ([, Paid]) => {
     expect(store.rows('hapax_outbox')).toEqual([])
   })
 
+  it.for([
+    ['a promise that nobody awaited', Promise.resolve({ amount: '5' }), 'await it'],
+    ['a map', new Map([['amount', '5']]), 'nothing would be left'],
+    ['a set', new Set(['5']), 'nothing would be left'],
+  ] as const)('refuses to publish %s, which JSON would make empty', async ([, data, why]) => {
+    const { hapax, store } = setUp()
+    const Free = defineMessage<unknown>('free')
+    const error = await hapax.transaction((tx) => hapax.publish(tx, Free, data)).catch((thrown: unknown) => thrown)
+    expect(error).toMatchObject({ code: 'invalid-payload', message: expect.stringContaining(why) })
+    expect(store.rows('hapax_outbox')).toEqual([])
+  })
+
   it('a delivery that does not fit is failed, not retried', async () => {
     const { hapax, consumer } = setUp()
     consumer.on(Paid, () => {})

@@ -1,15 +1,13 @@
 import type { Clock } from '../../base/index.ts'
 import type { OpenOptions, Reader } from '../../contracts/index.ts'
-import type { OutgoingMessage } from '../../message/index.ts'
-import { arrivalOf } from '../../message/index.ts'
+import type { Arrival } from '../../message/index.ts'
 import { Deliveries, type Handle, type Incoming } from '../kit/index.ts'
 
 /** A message that waits for a reader. */
 interface Waiting {
   /** Its place in the queue, which it keeps when it is put back. */
   readonly place: number
-  readonly message: OutgoingMessage
-  readonly redelivered: boolean
+  readonly arrival: Arrival
 }
 
 /** A message that a reader has in hand. */
@@ -33,8 +31,12 @@ export class MemoryQueue {
     this.single = single
   }
 
-  add(messages: readonly OutgoingMessage[]): void {
-    for (const message of messages) this.#waiting.push({ place: this.#places++, message, redelivered: false })
+  get unsettled(): number {
+    return this.#readers.reduce((sum, { handles }) => sum + handles.length, this.#waiting.length)
+  }
+
+  add(arrivals: readonly Arrival[]): void {
+    for (const arrival of arrivals) this.#waiting.push({ place: this.#places++, arrival })
     this.#deliver()
   }
 
@@ -60,7 +62,10 @@ export class MemoryQueue {
   }
 
   #putBack(handles: readonly InHand[]): void {
-    const back = handles.map(({ waiting }) => ({ ...waiting, redelivered: true }))
+    const back = handles.map(({ waiting: { place, arrival } }) => ({
+      place,
+      arrival: { ...arrival, redelivered: true },
+    }))
     this.#waiting = [...back, ...this.#waiting].sort((a, b) => a.place - b.place)
   }
 
@@ -101,7 +106,7 @@ export class MemoryQueue {
   }
 
   #incoming(waiting: Waiting): Incoming<InHand> {
-    const { message, redelivered } = waiting
+    const { arrival } = waiting
     const handle: InHand = {
       waiting,
       // It was removed from the queue when it was handed out.
@@ -110,6 +115,6 @@ export class MemoryQueue {
       // This broker does not count failures.
       reject: () => false,
     }
-    return { arrival: arrivalOf(message, redelivered), bytes: message.data.byteLength, handle }
+    return { arrival, bytes: arrival.body.byteLength, handle }
   }
 }

@@ -1,4 +1,4 @@
-import type { Destination, Subscription } from '../../contracts/index.ts'
+import type { Destination, Encode, Subscription } from '../../contracts/index.ts'
 import type { EventFormat } from '../../message/index.ts'
 
 /** What some cases need beyond the broker contract. A harness lists in `cannot` what its broker lacks, with the reason. */
@@ -54,10 +54,17 @@ export interface RawMessage {
   readonly properties?: Readonly<Record<string, string>>
 }
 
+/** How a case sends. */
+export interface DestinationOptions {
+  readonly unroutable?: boolean
+  readonly encode?: Encode
+  readonly format?: EventFormat
+}
+
 /** A place of a broker, fresh for one case. */
 export interface TestBroker {
   /** Sends to the place. */
-  destination(options?: { readonly unroutable?: boolean; readonly format?: EventFormat }): Destination
+  destination(options?: DestinationOptions): Destination
   /** Every group gets every message sent after the first call for that group. Calls with the same group share one queue. */
   subscription(group: string, options?: { readonly single?: boolean }): Promise<Subscription>
   /**

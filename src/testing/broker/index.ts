@@ -1,5 +1,6 @@
 import { type Case, skipReason, timesOf } from './case.ts'
 import { delivering } from './delivering.ts'
+import { encodings } from './encodings.ts'
 import { handling } from './handling.ts'
 import type { BrokerHarness } from './harness.ts'
 import { interruptions } from './interruptions.ts'
@@ -14,6 +15,7 @@ import { World } from './world.ts'
 const topics: Readonly<Record<string, readonly Case[]>> = {
   publishing,
   wire,
+  encodings,
   delivering,
   'putting back': puttingBack,
   interruptions,

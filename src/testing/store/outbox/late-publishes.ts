@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { defineMessage, type MessageType } from '../../../message/index.ts'
-import type { Case } from '../case.ts'
+import { type Case, ofConnections } from '../case.ts'
 import type { HarnessFeatures } from '../harness.ts'
 import { type AnyHapax, assertRejects, type Count, type Gate, gate, Pong, type Tx, type World } from '../world.ts'
 
@@ -47,7 +47,7 @@ async function forgotten(world: World, hapax: AnyHapax, type: MessageType<Count>
   return { publishing }
 }
 
-export const latePublishes: readonly Case[] = [
+export const latePublishes: readonly Case[] = ofConnections([
   {
     name: 'K2: a publish whose schema resolves after the end of its transaction writes nothing',
     skip: ownOnly,
@@ -147,4 +147,4 @@ export const latePublishes: readonly Case[] = [
       await world.assertEffects(['relay in between', 'local in between'])
     },
   },
-]
+])

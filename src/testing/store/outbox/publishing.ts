@@ -10,6 +10,7 @@ const ownOnly: Case['skip'] = ({ ownTransactions }) =>
 const levels: readonly Case[] = [
   {
     name: 'what a handler publishes commits with its effect and its receipt',
+    connection: true,
     run: async (world) => {
       const ids: string[] = []
       const reader = world.reader(async ({ tx, message, publish, attempt }) => {
@@ -31,6 +32,7 @@ const levels: readonly Case[] = [
 const once: readonly Case[] = [
   {
     name: 'I4: hapax.transaction publishes when it commits and not when it throws',
+    connection: true,
     run: async (world) => {
       const hapax = world.hapax()
       const { id } = await hapax.transaction((tx) => hapax.publish(tx, Pong, { n: 1 }))
@@ -86,6 +88,7 @@ const once: readonly Case[] = [
   },
   {
     name: 'refuses to publish with what is no open transaction',
+    connection: true,
     run: async (world) => {
       const hapax = world.hapax()
       for (const tx of [undefined, null, {}, 'tx', 7]) {
@@ -98,6 +101,7 @@ const once: readonly Case[] = [
   },
   {
     name: 'refuses to publish on a client that has not begun a transaction',
+    connection: true,
     skip: ownOnly,
     run: async (world) => {
       const hapax = world.hapax()
@@ -107,6 +111,7 @@ const once: readonly Case[] = [
   },
   {
     name: "A17: publishes at once in the user's own transaction, and goes with it",
+    connection: true,
     skip: ownOnly,
     run: async (world) => {
       const hapax = world.hapax()
@@ -127,6 +132,7 @@ const once: readonly Case[] = [
   },
   {
     name: 'A17: a publish at once is undone with its savepoint, a buffered one belongs to the whole transaction',
+    connection: true,
     needs: ['savepoints'],
     run: async (world) => {
       const reader = world.reader(async ({ tx, publish }) => {
@@ -158,7 +164,7 @@ const once: readonly Case[] = [
     run: async (world) => {
       const hapax = world.hapax()
       const { at, tables, ...empty } = await hapax.status()
-      assert.deepEqual(empty, { consumers: [], relays: [], failed: [], workers: [] })
+      assert.deepEqual(empty, { consumers: [], relays: [], failed: [], workers: [], paused: [] })
       assert.ok(Math.abs(at.getTime() - Date.now()) < 60_000)
       assert.equal(tables.length, 8)
       await hapax.transaction((tx) => hapax.publish(tx, Pong, { n: 1 }, { id: 'a', relay: 'partners' }))
