@@ -1,4 +1,4 @@
-// Changes to many rows: one by one, at a limited rate, with a report on each.
+// Changes to many rows of a store that has no operations: one by one, at a limited rate, with a report on each.
 
 import {
   asError,
@@ -12,6 +12,7 @@ import {
   signalOption,
 } from '../base/index.ts'
 import { compareSeq, isSeq } from '../message/index.ts'
+import type { RowResult } from '../worker/index.ts'
 import type { By } from './audit.ts'
 
 /** Options of changes to many rows: who, how many, how fast. */
@@ -29,9 +30,7 @@ export interface BulkOptions {
 }
 
 /** The result for one row. `gone`: the row was changed or deleted by another call meanwhile. */
-export type BulkResult =
-  | { readonly seq: string; readonly result: 'done' | 'gone' }
-  | { readonly seq: string; readonly result: 'error'; readonly error: Error }
+export type BulkResult = RowResult
 
 /** The results of all rows, counted. */
 export interface BulkSummary {
@@ -57,7 +56,7 @@ const PAGE = 500
 
 /** Changes rows one by one, oldest first, so that those of one key keep their order. A row that fails does not stop the others. */
 export async function bulk(clock: Clock, work: BulkWork, options: BulkOptions): Promise<BulkSummary> {
-  const { limit, perSecond, onResult, signal } = checked(options)
+  const { limit, perSecond, onResult, signal } = checkedBulk(options)
   const counts = { done: 0, gone: 0, errors: 0 }
   const begun = clock.monotonic()
   let count = 0
@@ -102,16 +101,22 @@ async function changed(work: BulkWork, seq: string): Promise<BulkResult> {
   }
 }
 
-function checked(options: BulkOptions): BulkOptions & { readonly limit: number } {
+/** Checks the options of a change to many rows. */
+export function checkedBulk(options: BulkOptions): BulkOptions & { readonly limit: number } {
   noOthers('options', options, ['by', 'limit', 'perSecond', 'onResult', 'signal'])
-  const { limit = Number.POSITIVE_INFINITY, perSecond } = options
-  if (!(limit > 0) || (limit !== Number.POSITIVE_INFINITY && !Number.isSafeInteger(limit))) {
-    expected('limit', 'a positive integer', limit)
-  }
-  if (perSecond !== undefined) numberFrom('perSecond', 0.001, perSecond, 1)
+  const limit = mostRows(options.limit)
+  if (options.perSecond !== undefined) numberFrom('perSecond', 0.001, options.perSecond, 1)
   callback('onResult', options.onResult)
   signalOption('signal', options.signal)
   return { ...options, limit }
+}
+
+/** Checks how many rows to change at most; infinity means all. */
+export function mostRows(limit: number = Number.POSITIVE_INFINITY): number {
+  if (!(limit > 0) || (limit !== Number.POSITIVE_INFINITY && !Number.isSafeInteger(limit))) {
+    expected('limit', 'a positive integer', limit)
+  }
+  return limit
 }
 
 /** Checks the seq of a row. */

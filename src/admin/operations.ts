@@ -1,222 +1,203 @@
-// Tools for operators: held keys, published messages, consumers and relays.
-
-import type { Clock } from '../base/index.ts'
-import { callback, flag, HapaxError, nameText, noOthers, object, signalOption, text, word } from '../base/index.ts'
-import type {
-  Audit,
-  Cleaned,
-  HeldKey,
-  Origin,
-  SentFilter,
-  SentMessage,
-  SentWhere,
-  Store,
-  StoreAdmin,
-  StoreKeys,
-  StoreSent,
-  StoreStatus,
-  StoreSubscriptions,
-} from '../contracts/index.ts'
-import { compareSeq, MAX_TEXT_BYTES } from '../message/index.ts'
+import { expected, HapaxError, noOthers, numberFrom, object, pause, type Random, uuidv7Time } from '../base/index.ts'
+import type { Audit, BulkOperation, FailedWhere, OperationWork, SentWhere } from '../contracts/index.ts'
+import { LEASE_MS, type OperationEngine, OperationKeeper, OperationRun } from '../worker/index.ts'
 import { auditOf, type By } from './audit.ts'
-import { type BulkOptions, type BulkSummary, bulk, checkedSeq, pageSize } from './bulk.ts'
-import { inSteps, type StepOptions } from './cleanup.ts'
-import { type Chosen, chosenSent, sentWhere } from './where.ts'
+import { type BulkOptions, type BulkSummary, checkedBulk, mostRows, pageSize } from './bulk.ts'
+import { type Chosen, chosenFailed, chosenSent } from './where.ts'
 
-/** Keys whose messages wait behind one that failed for good. */
-export class Keys {
-  readonly #store: StoreKeys
-  readonly #wake: () => void
-
-  /** Made by `createHapax`. `wake`: something is due that workers of this process may want. */
-  constructor(store: StoreKeys, wake: () => void) {
-    this.#store = store
-    this.#wake = wake
-  }
-
-  /** The keys that are held, the longest held first. */
-  async list(query: { readonly limit?: number } = {}): Promise<readonly HeldKey[]> {
-    noOthers('query', query, ['limit'])
-    return this.#store.list(pageSize(query.limit))
-  }
-
-  /** Lets a key go on without its held message, which stays in the failed store. Rejects with `not-found`. */
-  async release(held: Pick<HeldKey, 'origin' | 'scope' | 'key'>, by?: By): Promise<void> {
-    object('key', held)
-    const origin: Origin = word('origin', ['inbox', 'outbox'], held.origin)
-    const [scope, key] = [text('scope', held.scope), text('key', held.key, MAX_TEXT_BYTES)]
-    const released = await this.#store.release(origin, scope, key, auditOf('release', by))
-    if (!released) throw notFound(`the key ${key} of ${scope} is not held`, { origin, scope, key })
-    this.#wake()
-  }
+/** Which rows, and what is done to them; `all` instead of `where` means all that are there. */
+export type OperationOptions = (
+  | { readonly kind: 'retry' | 'discard'; readonly where?: FailedWhere; readonly all?: true }
+  | { readonly kind: 'republish'; readonly where?: SentWhere; readonly all?: true }
+) & {
+  /** The most rows per second. @default as fast as the store allows */
+  readonly perSecond?: number
+  /** The most rows, oldest first. @default all that are there when it begins */
+  readonly limit?: number
+  /** Who begins it, and why, for the audit. */
+  readonly by?: By
+  /** A UUIDv7 of your own: beginning the same one twice begins it once. @default a fresh one */
+  readonly id?: string
 }
 
-/** Which published messages to list. */
-export type SentQuery = Omit<SentFilter, 'limit'> & { readonly limit?: number }
-
-/** Options of `sent.purge`. */
-export interface PurgeOptions extends StepOptions {
-  /** Called after each step with what was deleted, or counted, so far. */
-  readonly onProgress?: (progress: { readonly purged: number }) => void
+/** What operations need. */
+export interface OperationsOptions extends OperationEngine {
+  readonly random: Random
+  readonly mintId: () => string
+  /** An operation was left to the workers of this process. */
+  begun(): void
 }
 
-/** Messages that were published and kept (`keepSentMs` of the worker). */
-export class Sent {
-  readonly #store: StoreSent
-  readonly #admin: Pick<StoreAdmin, 'audit'>
-  readonly #clock: Clock
-  readonly #wake: () => void
+/**
+ * Changes to many rows, as rows of the store: which rows were chosen, who began it, and how far it is. The rows are frozen when an
+ * operation begins. Any process may work on it, one at a time, so that it survives the one that began it.
+ */
+export class Operations {
+  readonly #options: OperationsOptions
 
-  /** Made by `createHapax`. `wake`: something is due that workers of this process may want. */
-  constructor(store: StoreSent, admin: Pick<StoreAdmin, 'audit'>, clock: Clock, wake: () => void) {
-    this.#store = store
-    this.#admin = admin
-    this.#clock = clock
-    this.#wake = wake
+  /** Made by `createHapax`. */
+  constructor(options: OperationsOptions) {
+    this.#options = options
   }
 
-  /** A page of published messages, newest first; `before` takes the `seq` of the last one of the page before. */
-  async list(query: SentQuery = {}): Promise<readonly SentMessage[]> {
-    object('query', query)
-    const { before, limit, ...where } = query
-    const filter = { ...sentWhere(where), limit: pageSize(limit) }
-    return this.#store.list(before === undefined ? filter : { ...filter, before: checkedSeq(before) })
+  /** Begins an operation and leaves it to the workers, of this process or another. Returns it with the exact number of its rows. */
+  async begin(options: OperationOptions): Promise<BulkOperation> {
+    noOthers('options', options, ['kind', 'where', 'all', 'perSecond', 'limit', 'by', 'id'])
+    const { kind, where = {}, all, perSecond, limit, by, id } = options
+    const chosen = { ...where, ...(all !== undefined && { all }) }
+    if (id !== undefined && uuidv7Time(id) === undefined) expected('id', 'a UUIDv7', id)
+    const rate = { ...(perSecond !== undefined && { perSecond }), ...(limit !== undefined && { limit }) }
+    const begun = await this.#begin(workOf(kind, chosen), rate, auditOf('begin', by), id?.toLowerCase())
+    this.#options.begun()
+    return begun
   }
 
-  /** How many there are. Counted in pages, so that no single statement reads a large table. */
-  async count(where: SentWhere = {}): Promise<number> {
-    const which = sentWhere(where)
-    let counted = 0
-    for (let after: string | undefined; ; ) {
-      const page = await this.#store.seqs(which, after, COUNTED_AT_ONCE)
-      counted += page.length
-      after = page.at(-1)
-      if (page.length < COUNTED_AT_ONCE) return counted
-    }
+  /** One of them, with its progress. */
+  async get(id: string): Promise<BulkOperation | undefined> {
+    return this.#store.get(checkedId(id))
   }
 
-  /** Publishes a message again under its own id, so that consumers that have taken it see a duplicate. Rejects with `not-found`. */
-  async republish(seq: string, by?: By): Promise<void> {
-    if (!(await this.#republish(checkedSeq(seq), auditOf('republish', by)))) {
-      throw notFound(`there is no published message ${seq}`, { seq })
-    }
+  /** A page of operations, newest first; `before` takes the `id` of the last one of the page before. */
+  async list(query: { readonly before?: string; readonly limit?: number } = {}): Promise<readonly BulkOperation[]> {
+    noOthers('query', query, ['before', 'limit'])
+    const { before, limit } = query
+    return this.#store.list(before === undefined ? undefined : checkedId(before), pageSize(limit))
   }
 
-  /** Publishes all of these again, oldest first; `{ all: true }` means all there are. */
-  async republishAll(where: Chosen<SentWhere>, options: BulkOptions = {}): Promise<BulkSummary> {
-    const which = chosenSent(where)
+  /** Stops it between two rows, until it is resumed. Rejects with `not-found`, or with `conflict` if it is paused or has ended. */
+  pause(id: string, by?: By): Promise<void> {
+    return this.#change(id, 'paused', auditOf('pause', by))
+  }
+
+  /** Lets a paused one go on. Rejects with `not-found`, or with `conflict` if it is not paused. */
+  async resume(id: string, by?: By): Promise<void> {
+    await this.#change(id, 'running', auditOf('resume', by))
+    this.#options.begun()
+  }
+
+  /** Ends it between two rows. What is changed stays changed. Rejects with `not-found`, or with `conflict` if it has ended. */
+  cancel(id: string, by?: By): Promise<void> {
+    return this.#change(id, 'cancelled', auditOf('cancel', by))
+  }
+
+  /**
+   * Works on operations that no other process works on, until the signal is aborted: for a process without a worker, such as a console.
+   * Workers do this by themselves.
+   */
+  async work({ signal, report = () => {} }: WorkOptions): Promise<void> {
+    const keeper = new OperationKeeper({ engine: this.#options, isMine: () => true, report })
+    keeper.start()
+    await new Promise<void>((resolve) => {
+      if (signal.aborted) resolve()
+      else signal.addEventListener('abort', () => resolve(), { once: true })
+    })
+    await keeper.stop()
+  }
+
+  /**
+   * Begins an operation and works on it here until it has ended. If the store is not available meanwhile, it rejects, and the operation
+   * is left to the workers. An aborted signal cancels it.
+   */
+  async carryOut(
+    kind: OperationWork['kind'],
+    where: Chosen<FailedWhere | SentWhere>,
+    options: BulkOptions,
+  ): Promise<BulkSummary> {
     object('options', options)
-    const audit = auditOf('republish', options.by)
-    const work = {
-      newest: async () => (await this.#store.list({ ...which, limit: 1 })).at(0)?.seq,
-      page: (after: string | undefined, limit: number) => this.#store.seqs(which, after, limit),
-      change: (seq: string) => this.#republish(seq, audit),
+    const work = workOf(kind, where)
+    checkedBulk(options)
+    const { id } = await this.#begin(work, options, auditOf('begin', options.by))
+    const { onResult } = options
+    const telling = onResult === undefined ? options : { ...options, onResult: apart(onResult) }
+    try {
+      for (;;) {
+        const now = await this.#workOn(id, telling)
+        if (now.endedAt !== null) return summaryOf(now)
+        await pause(this.#options.clock, AGAIN_MS, options.signal)
+      }
+    } catch (error) {
+      // An error of the caller's own ends it. An error of the store leaves it to the workers.
+      if (!(error instanceof HapaxError)) await this.#store.change(id, 'cancelled', auditOf('cancel', options.by))
+      throw error instanceof CallersError ? error.cause : error
     }
-    return bulk(this.#clock, work, options)
   }
 
-  /**
-   * Deletes messages that were kept, oldest first, in small steps; `{ all: true }` means all that are there when it begins. Returns how
-   * many it deleted, or would delete.
-   */
-  async purge(where: Chosen<SentWhere>, options: PurgeOptions = {}): Promise<{ readonly purged: number }> {
-    const which = chosenSent(where)
-    noOthers('options', options, ['dryRun', 'signal', 'onProgress', 'by'])
-    const { signal, onProgress } = options
-    const dryRun = flag('dryRun', options.dryRun, false)
-    signalOption('signal', signal)
-    callback('onProgress', onProgress)
-    const by = auditOf('purge', options.by)
-    const newest = (await this.#store.list({ ...which, limit: 1 })).at(0)?.seq
-    if (newest === undefined) return { purged: 0 }
-    const step = (after: string | undefined): Promise<Cleaned> => this.#purge(which, after, newest, dryRun)
-    const steps = { dryRun, ...(signal && { signal }) }
-    const purged = await inSteps(this.#clock, steps, step, (count) => onProgress?.({ purged: count }))
-    if (purged > 0 && !dryRun) await this.#admin.audit(by, { origin: 'outbox', consumer: which.relay })
-    return { purged }
-  }
-
-  async #purge(which: SentWhere, after: string | undefined, newest: string, dryRun: boolean): Promise<Cleaned> {
-    const page = await this.#store.seqs(which, after, PURGED_AT_ONCE)
-    // What is sent while it runs stays.
-    const seqs = page.filter((seq) => compareSeq(seq, newest) <= 0)
-    const deleted = dryRun ? seqs.length : await this.#store.purge(seqs)
-    return { deleted, after: seqs.length < PURGED_AT_ONCE ? undefined : seqs.at(-1) }
-  }
-
-  async #republish(seq: string, audit: Audit): Promise<boolean> {
-    const there = await this.#store.republish(seq, audit)
-    if (there) this.#wake()
-    return there
-  }
-}
-
-/** How many rows one step of `count` reads. */
-const COUNTED_AT_ONCE = 1_000
-const PURGED_AT_ONCE = 500
-
-/** A consumer as the store knows it from its subscriptions. */
-export interface KnownConsumer {
-  readonly name: string
-  readonly types: readonly string[]
-  readonly ordered: boolean
-}
-
-/** The consumers that the store knows, of all processes. */
-export class Consumers {
-  readonly #store: StoreSubscriptions
-
-  /** Made by `createHapax`. */
-  constructor(store: StoreSubscriptions) {
-    this.#store = store
-  }
-
-  /** All that have subscriptions, by name. */
-  async list(): Promise<readonly KnownConsumer[]> {
-    const known = new Map<string, { types: string[]; ordered: boolean }>()
-    for (const { consumer, type, ordered } of await this.#store.list()) {
-      const each = known.get(consumer) ?? { types: [], ordered: false }
-      each.types.push(type)
-      each.ordered ||= ordered
-      known.set(consumer, each)
+  /** Works on it, unless another process does or it is paused, and returns how far it is. */
+  async #workOn(id: string, options: BulkOptions): Promise<BulkOperation> {
+    const { random } = this.#options
+    const { signal, onResult, by } = options
+    if (!signal?.aborted) {
+      const token = random.token()
+      const leased = await this.#store.lease(token, LEASE_MS, id)
+      if (leased !== undefined) await new OperationRun(this.#options, leased, token, { onResult, signal }).run()
     }
-    return [...known]
-      .map(([name, { types, ordered }]) => ({ name, types: types.sort(), ordered }))
-      .sort((a, b) => (a.name < b.name ? -1 : 1))
+    if (signal?.aborted) await this.#store.change(id, 'cancelled', auditOf('cancel', by))
+    return present(await this.#store.get(id), id)
   }
 
-  /**
-   * Deletes the subscriptions of a consumer that is no longer deployed: nothing is delivered to it locally from now on.
-   * Its receipts, inbox and failed messages stay. A worker that starts with it subscribes it again. Rejects with `not-found`.
-   */
-  async remove(name: string, by?: By): Promise<void> {
-    const there = await this.#store.remove(text('name', name), auditOf('remove', by))
-    if (!there) throw notFound(`there is no consumer ${name}`, { consumer: name })
-  }
-}
-
-/** The relays that the store knows. */
-export class Relays {
-  readonly #store: Pick<Store<never>, 'outbox' | 'admin'>
-
-  /** Made by `createHapax`. */
-  constructor(store: Pick<Store<never>, 'outbox' | 'admin'>) {
-    this.#store = store
+  #begin(
+    work: OperationWork,
+    { perSecond, limit }: Pick<BulkOptions, 'perSecond' | 'limit'>,
+    audit: Audit,
+    id: string = this.#options.mintId(),
+  ): Promise<BulkOperation> {
+    const most = mostRows(limit)
+    if (perSecond !== undefined) numberFrom('perSecond', 0.001, perSecond, 1)
+    const draft = { id, perSecond: perSecond ?? null, limit: Number.isFinite(most) ? most : null }
+    return this.#store.begin({ ...work, ...draft }, audit)
   }
 
-  /** Every relay with its destination and the messages that wait. Numbers above 10,000 are estimates, unless `exact` is asked for. */
-  async list(options: { readonly exact?: boolean } = {}): Promise<StoreStatus['relays']> {
-    noOthers('options', options, ['exact'])
-    return (await this.#store.admin.status(options)).relays
+  get #store(): OperationsOptions['store']['operations'] {
+    return this.#options.store.operations
   }
 
-  /** Records a new destination for a relay. Workers with the old one refuse to start from now on. */
-  async move(name: string, destination: string, by?: By): Promise<void> {
-    const where = nameText('destination', destination, MAX_TEXT_BYTES)
-    await this.#store.outbox.recordRelay(nameText('name', name), where, auditOf('move', by))
+  async #change(given: string, to: 'running' | 'paused' | 'cancelled', audit: Audit): Promise<void> {
+    const id = checkedId(given)
+    if (await this.#store.change(id, to, audit)) return
+    const { state } = present(await this.#store.get(id), id)
+    throw new HapaxError('conflict', `the operation ${id} is ${state}`, { fields: { id, state } })
   }
 }
 
-function notFound(message: string, fields: Record<string, unknown>): HapaxError {
-  return new HapaxError('not-found', message, { fields })
+/** What a callback has thrown, whatever it was: it must not be taken for an error of the store. */
+class CallersError extends Error {}
+
+function apart(onResult: NonNullable<BulkOptions['onResult']>): NonNullable<BulkOptions['onResult']> {
+  return (result) => {
+    try {
+      onResult(result)
+    } catch (cause) {
+      throw new CallersError('thrown by onResult', { cause })
+    }
+  }
+}
+
+/** Options of `operations.work`. */
+interface WorkOptions {
+  readonly signal: AbortSignal
+  /** Is told of an error, once while it lasts. */
+  readonly report?: (error: Error) => void
+}
+
+/** How long to wait before looking again at an operation that another process works on. */
+const AGAIN_MS = 250
+
+function workOf(kind: OperationWork['kind'], where: Chosen<FailedWhere | SentWhere>): OperationWork {
+  if (kind === 'retry' || kind === 'discard') return { kind, where: chosenFailed(where) }
+  if (kind !== 'republish') expected('kind', `'retry', 'discard' or 'republish'`, kind)
+  return { kind, where: chosenSent(where) }
+}
+
+function checkedId(id: string): string {
+  if (typeof id !== 'string' || uuidv7Time(id) === undefined) expected('id', 'the id of an operation', id)
+  return id.toLowerCase()
+}
+
+function present(operation: BulkOperation | undefined, id: string): BulkOperation {
+  if (operation !== undefined) return operation
+  throw new HapaxError('not-found', `there is no operation ${id}`, { fields: { id } })
+}
+
+function summaryOf({ done, gone, errors, state }: BulkOperation): BulkSummary {
+  return { done, gone, errors, stopped: state === 'cancelled' }
 }

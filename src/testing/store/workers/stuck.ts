@@ -38,16 +38,23 @@ async function isShown(world: World): Promise<boolean> {
 export const stuck: readonly Case[] = [
   {
     name: 'K9: a wait for a connection of an exhausted pool ends and is reported; afterwards everything continues',
+    connection: true,
     needs: ['a pool'],
     run: async (world) => {
-      const { hapax, useUp, told } = await pooled(world)
+      const clock = new LeapingClock()
+      const { hapax, useUp, told } = await pooled(world, { clock, acquireMs: 20_000 })
       const { consumer } = world.reader(undefined, { hapax })
       const giveBack = await useUp()
-      await assertRejects(consumer.handle(ping('a')), 'store-unavailable')
-      await assertRejects(
-        hapax.transaction(async () => assert.fail('no connection')),
-        'store-unavailable',
-      )
+      const flying = setInterval(() => clock.leap(1_000), 5)
+      try {
+        await assertRejects(consumer.handle(ping('a')), 'store-unavailable')
+        await assertRejects(
+          hapax.transaction(async () => assert.fail('no connection')),
+          'store-unavailable',
+        )
+      } finally {
+        clearInterval(flying)
+      }
       assert.ok(told.includes('pool-exhausted'))
       giveBack()
       assert.equal((await consumer.handle(ping('a'))).status, 'processed')
@@ -56,10 +63,11 @@ export const stuck: readonly Case[] = [
   },
   {
     name: 'K9: a queue in front of a busy pool is fine while it moves',
+    connection: true,
     needs: ['a pool'],
     run: async (world) => {
       const clock = new LeapingClock()
-      const { hapax, told } = await pooled(world, { clock, acquireMs: 10_000 })
+      const { hapax, told } = await pooled(world, { clock, acquireMs: 100_000 })
       let running = 0
       let go = gate()
       const { consumer } = world.reader(
@@ -69,13 +77,13 @@ export const stuck: readonly Case[] = [
           await passed
           await world.database.effect(tx, message.id)
         },
-        { hapax },
+        { hapax, timeoutMs: 600_000 },
       )
       const ids = IDS.slice(0, 16)
       const handled = Promise.all(ids.map((id) => consumer.handle(ping(id))))
       for (let most = 4; most <= ids.length; most += 4) {
         await until(() => running === most, `${most} handlers have begun`)
-        clock.leap(6_000)
+        clock.leap(60_000)
         const { open } = go
         go = gate()
         open()

@@ -1,0 +1,3 @@
+export { OperationKeeper } from './keeper.ts'
+export { refuseRetry, refuseStub } from './retrying.ts'
+export { LEASE_MS, type OperationEngine, OperationRun, type RowResult } from './run.ts'
