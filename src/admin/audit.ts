@@ -10,7 +10,8 @@ export interface By {
   readonly note?: string
 }
 
-const MAX_NOTE_BYTES = 1000
+/** How long a note may be. */
+export const MAX_NOTE_BYTES = 1000
 
 /** The audit entry of an action. It is written in the same transaction as the action. */
 export function auditOf(action: Audit['action'], by: By = {}): Audit {

@@ -1,6 +1,6 @@
 // `doctor`: looks at everything that can be wrong with a store, and says what to do about each finding.
 
-import { asError, isHapaxError, messageOf } from '../base/index.ts'
+import { asError, isHapaxError, messageOf, safe, shellWord } from '../base/index.ts'
 import type { ClaimStore, Finding, Store, StoreKeys, StoreSchema, StoreStatus } from '../contracts/index.ts'
 import { servesOf } from '../worker/index.ts'
 import { endpointFindings } from './doctor-endpoints.ts'
@@ -36,9 +36,32 @@ export async function doctor(
     const workers = [...workerFindings(status, subscriptions), ...stranded]
     const old = await withOldReceipts(store.admin, status, options.maxAgeMs?.receipts, limits)
     const endpoints = endpointFindings(await store.endpoints.look(), status)
-    return [...workers, ...endpoints, ...statusFindings(status, now(), limits), ...growthFindings(status, old, limits)]
+    const paused = pauseFindings(status)
+    return [
+      ...workers,
+      ...paused,
+      ...endpoints,
+      ...statusFindings(status, now(), limits),
+      ...growthFindings(status, old, limits),
+    ]
   })
   return [...schema, ...settings, ...waiting, ...(await attempt('held keys', () => keyFindings(store.keys)))]
+}
+
+/** A pause that was forgotten looks like a system that works. */
+function pauseFindings({ paused, at }: StoreStatus): readonly Finding[] {
+  return paused
+    .filter((pause) => at.getTime() - pause.at.getTime() > DAY_MS)
+    .map(({ origin, scope, actor, note, at: since }): Finding => {
+      const kind = origin === 'inbox' ? 'consumer' : 'relay'
+      const why = note === null ? '' : `: ${note}`
+      return {
+        check: 'pauses',
+        level: 'warning',
+        message: `the ${kind} ${scope} has been paused since ${since.toISOString()}, by ${actor}${why}`,
+        advice: `If it should work again, run npx hapax ${kind}s resume ${shellWord(safe(scope))}.`,
+      }
+    })
 }
 
 /** How many receipts of one consumer are looked at: enough to see whether they are deleted in time. */

@@ -1,5 +1,5 @@
 import type { Clock } from '../base/index.ts'
-import { expected, HapaxError, noOthers, object, text, word } from '../base/index.ts'
+import { expected, flag, HapaxError, noOthers, object, text, word } from '../base/index.ts'
 import type {
   Audit,
   EffectEnd,
@@ -8,25 +8,18 @@ import type {
   FailedGroup,
   FailedMessage,
   FailedWhere,
+  StoreAdmin,
   StoreFailed,
   StoreJournal,
 } from '../contracts/index.ts'
 import { SETTLED } from '../contracts/index.ts'
 import { MAX_RESULT_BYTES } from '../leased/index.ts'
-import {
-  fingerprint,
-  isJson,
-  jsonOf,
-  MAX_TEXT_BYTES,
-  messageKey,
-  packAttributes,
-  payloadOf,
-  type StoredMessage,
-  stubOf,
-  unpackAttributes,
-} from '../message/index.ts'
-import { auditOf, type By } from './audit.ts'
+import { jsonOf, MAX_TEXT_BYTES, stubOf } from '../message/index.ts'
+import { refuseRetry, refuseStub } from '../worker/index.ts'
+import { auditOf, type By, MAX_NOTE_BYTES } from './audit.ts'
 import { type BulkOptions, type BulkSummary, bulk, checkedSeq, pageSize } from './bulk.ts'
+import { edited } from './edit.ts'
+import type { Operations } from './operations.ts'
 import { type Chosen, chosenFailed, failedWhere } from './where.ts'
 
 /** Which failed messages to list. */
@@ -38,6 +31,11 @@ export interface EditOptions {
   readonly by?: By
   /** The id of the new message. @default a fresh one */
   readonly id?: string
+  /**
+   * Whether `data` is the payload itself, a text or bytes, which is stored as it is, under the content type of the message: no digit of a
+   * number changes. Rejects with `invalid-payload` if the message has JSON and `data` is none. @default false
+   */
+  readonly exact?: boolean
 }
 
 /** What a person has found out about an external call. */
@@ -63,9 +61,14 @@ export interface FailedMessagesOptions {
   readonly wake: () => void
 }
 
-/** What the failed store needs in addition, for edits. */
+/** What the failed store needs in addition, for edits and operations. */
 export interface FailedStoreOptions extends FailedMessagesOptions {
-  readonly store: { readonly failed: StoreFailed; readonly journal: StoreJournal }
+  readonly store: {
+    readonly failed: StoreFailed
+    readonly journal: StoreJournal
+    readonly admin: Pick<StoreAdmin, 'audit'>
+  }
+  readonly operations: Pick<Operations, 'carryOut'>
   readonly mintId: () => string
   readonly maxBytes: number
 }
@@ -178,8 +181,7 @@ export class FailedMessages {
 
   async #retry(seq: string, audit: Audit): Promise<boolean> {
     const failed = await this.#failed.get(seq)
-    if (failed?.reason === 'conflict') throw notItsOwnId(failed)
-    if (failed !== undefined) refuseStub(failed)
+    if (failed !== undefined) refuseRetry(failed)
     const there = await this.#failed.retry(seq, audit)
     if (there) this.#options.wake()
     return there
@@ -205,7 +207,7 @@ export class FailedMessages {
   }
 }
 
-/** The failed store of a store with transactions: all of `FailedMessages`, and edits. */
+/** The failed store of a store with transactions: all of `FailedMessages`, and edits. Changes to many messages are operations. */
 export class FailedStore extends FailedMessages {
   readonly #options: FailedStoreOptions
 
@@ -213,6 +215,14 @@ export class FailedStore extends FailedMessages {
   constructor(options: FailedStoreOptions) {
     super(options)
     this.#options = options
+  }
+
+  override retryAll(where: Chosen<FailedWhere>, options: BulkOptions = {}): Promise<BulkSummary> {
+    return this.#options.operations.carryOut('retry', where, options)
+  }
+
+  override discardAll(where: Chosen<FailedWhere>, options: BulkOptions = {}): Promise<BulkSummary> {
+    return this.#options.operations.carryOut('discard', where, options)
   }
 
   /**
@@ -223,18 +233,31 @@ export class FailedStore extends FailedMessages {
    * could be kept as they were.
    */
   async edit(seq: string, data: unknown, options: EditOptions = {}): Promise<{ readonly id: string }> {
-    noOthers('options', options, ['by', 'id'])
+    noOthers('options', options, ['by', 'id', 'exact'])
     const audit = auditOf('edit', options.by)
+    const exact = flag('exact', options.exact, false)
     const { store, mintId, maxBytes, wake } = this.#options
     const id = options.id === undefined ? mintId() : text('id', options.id, MAX_TEXT_BYTES)
     const failed = await store.failed.get(checkedSeq(seq))
     if (failed === undefined) throw notFound(seq)
     await refuseCalled(store.journal, failed)
     if (stubOf(failed.message)?.escaped) refuseStub(failed)
-    const message = edited(failed.message, id, data, maxBytes)
+    const message = edited(failed.message, id, data, { exact, maxBytes })
     if (!(await store.failed.edit(seq, message, audit))) throw notFound(seq)
     wake()
     return { id }
+  }
+
+  /** Writes a note about a failed message to the audit, for whoever looks at it next. Rejects with `not-found`. */
+  async note(seq: string, by: By & { readonly note: string }): Promise<void> {
+    object('by', by)
+    const audit = auditOf('note', { ...by, note: text('note', by.note, MAX_NOTE_BYTES) })
+    const { store } = this.#options
+    const failed = await store.failed.get(checkedSeq(seq))
+    if (failed === undefined) throw notFound(seq)
+    const { origin, consumer, message } = failed
+    const { source, id, type } = message
+    await store.admin.audit(audit, { origin, consumer, source, id, type })
   }
 }
 
@@ -253,57 +276,6 @@ async function refuseCalled(journal: StoreJournal, failed: FailedMessage): Promi
   if (made === undefined) return
   const what = `the failed message ${seq} has made the external call '${made.name}': an edit would have it made again`
   throw new HapaxError('conflict', what, { fields: { seq, effect: made.name } })
-}
-
-function notItsOwnId({ seq, message: { id, source } }: FailedMessage): HapaxError {
-  const what = `the failed message ${seq} came under an id that belongs to another one (${id} of ${source})`
-  return new HapaxError(
-    'conflict',
-    `${what}: it needs one of its own, by an edit where the store has it, or sent anew; or discard it`,
-    {
-      fields: { seq },
-    },
-  )
-}
-
-/** Refuses a message of which only a part could be kept: a handler must not get half a payload. */
-function refuseStub({ seq, message }: FailedMessage): void {
-  const stub = stubOf(message)
-  if (stub === undefined) return
-  const all = stub.bytes === null ? 'the' : `the ${stub.bytes}`
-  const kept = `${message.data.byteLength} of ${all} bytes of its payload`
-  const what = `of the failed message ${seq} only a stub could be kept, with ${kept}`
-  const edit = stub.escaped ? '' : 'edit it with the whole data where the store has edits, '
-  throw new HapaxError('not-whole', `${what}: ${edit}have it sent again in a form that can be taken, or discard it`, {
-    fields: { seq, ...stub },
-  })
-}
-
-/** The message of a failed one with other data: of its content type if that is for texts or bytes and it is one, else JSON. */
-function edited(old: StoredMessage, id: string, data: unknown, maxBytes: number): StoredMessage {
-  const { correlationId = old.id, ...others } = unpackAttributes(old)
-  const raw = typeof data === 'string' || data instanceof Uint8Array
-  const kept = raw && !isJson(others.datacontenttype) ? others.datacontenttype : undefined
-  const { bytes, contentType, json } = payloadOf('the edit', data === undefined ? jsonOf('data', data) : data, kept)
-  const type = json !== undefined && isJson(others.datacontenttype) ? {} : { datacontenttype: contentType }
-  const attributes = packAttributes({ ...others, ...type, correlationId, causationId: old.id })
-  const size = bytes.byteLength + Buffer.byteLength(attributes)
-  if (size > maxBytes) {
-    throw new HapaxError('too-large', `expected a message of at most ${maxBytes} bytes, got ${size}`, {
-      fields: { bytes: size },
-    })
-  }
-  const { source, key } = old
-  return {
-    messageKey: messageKey(source, id),
-    source,
-    id,
-    type: old.type,
-    key,
-    attributes,
-    data: bytes,
-    fingerprint: fingerprint(bytes),
-  }
 }
 
 function settlement({ effect, as, result }: SettleOptions): EffectEnd {

@@ -19,6 +19,9 @@ type Checks<Where> = { readonly [Name in keyof Where]-?: Check }
 const scopeName = (name: string, value: unknown): string => text(name, value)
 const typeName = (name: string, value: unknown): string => text(name, value, MAX_TEXT_BYTES)
 
+const time = (name: string, value: unknown): Date =>
+  value instanceof Date && Number.isFinite(value.getTime()) ? value : expected(name, 'a date', value)
+
 const FAILED: Checks<FailedWhere> = {
   origin: (name, value) => word(name, ['inbox', 'outbox'], value),
   consumer: scopeName,
@@ -27,10 +30,19 @@ const FAILED: Checks<FailedWhere> = {
   errorHash: scopeName,
   olderThanMs: spanMs,
   newerThanMs: spanMs,
+  since: time,
+  until: time,
   replaced: (name, value) => flag(name, value, false),
 }
 
-const SENT: Checks<SentWhere> = { relay: scopeName, type: typeName, olderThanMs: spanMs, newerThanMs: spanMs }
+const SENT: Checks<SentWhere> = {
+  relay: scopeName,
+  type: typeName,
+  olderThanMs: spanMs,
+  newerThanMs: spanMs,
+  since: time,
+  until: time,
+}
 
 /** Checked conditions on failed messages. A copy, because the caller may change its own later. */
 export function failedWhere(where: FailedWhere): FailedWhere {

@@ -1,6 +1,8 @@
 import type { ErrorRecord } from '../base/index.ts'
 import type { Past, StoredMessage } from '../message/index.ts'
-import type { StoreLists } from './lists.ts'
+import type { StoreLists, StoreWaiting } from './lists.ts'
+import type { OperationStep } from './operations.ts'
+import type { Pause } from './pauses.ts'
 import type { EffectRow, Origin, WorkerRow } from './rows.ts'
 
 /** Who changed something by hand, and what kind of change it was. */
@@ -21,6 +23,11 @@ export interface Audit {
     | 'add'
     | 'change'
     | 'import'
+    | 'pause'
+    | 'resume'
+    | 'cancel'
+    | 'begin'
+    | 'note'
   readonly note?: string | undefined
 }
 
@@ -46,7 +53,10 @@ export type CleanupStep =
       readonly dryRun?: boolean
     }
   | { readonly kind: 'sent'; readonly relay: string }
-  /** Deletes the oldest rows of the audit, or only counts them; then `after` is as for receipts. */
+  /**
+   * Deletes the oldest rows of the audit, or only counts them; then `after` is as for receipts. Operations that ended as long ago are
+   * deleted as well, and not counted.
+   */
   | { readonly kind: 'audit'; readonly after?: string | undefined; readonly dryRun?: boolean }
 
 /** The result of one cleanup step. */
@@ -89,6 +99,10 @@ export interface FailedWhere {
   readonly olderThanMs?: number | undefined
   /** Failed within this time. */
   readonly newerThanMs?: number | undefined
+  /** Failed at this time or later, by the clock of the database. */
+  readonly since?: Date | undefined
+  /** Failed before this time. */
+  readonly until?: Date | undefined
   /** Those that an edit has replaced, instead of those that wait for a decision. @default false */
   readonly replaced?: boolean | undefined
 }
@@ -142,6 +156,10 @@ export interface SentWhere {
   readonly type?: string | undefined
   readonly olderThanMs?: number | undefined
   readonly newerThanMs?: number | undefined
+  /** Sent at this time or later, by the clock of the database. */
+  readonly since?: Date | undefined
+  /** Sent before this time. */
+  readonly until?: Date | undefined
 }
 
 /** A page of published messages, from the newest to the oldest. */
@@ -219,6 +237,8 @@ export interface StoreStatus {
   /** How large the tables are: estimates, or counted with `exact`. */
   readonly tables: readonly Growth[]
   readonly workers: readonly WorkerRow[]
+  /** Consumers and relays that a person has paused. */
+  readonly paused: readonly Pause[]
 }
 
 /** What `doctor` found about the store. */
@@ -264,6 +284,7 @@ export type Trace =
     }
   | ({
       readonly where: 'inbox'
+      readonly seq: string
       readonly consumer: string
       readonly source: string
       readonly type: string
@@ -279,6 +300,7 @@ export type Trace =
     } & Past)
   | ({
       readonly where: 'outbox'
+      readonly seq: string
       readonly relay: string
       readonly source: string
       readonly type: string
@@ -347,7 +369,7 @@ export type Trace =
       readonly error: ErrorRecord
     } & Past)
 
-/** The failed store: messages that failed for good. Changes are audited in the same transaction. */
+/** The failed store: messages that failed for good. Changes are audited, and counted to their operation, in the same transaction. */
 export interface StoreFailed {
   list(filter: FailedFilter): Promise<readonly FailedMessage[]>
   count(where: FailedWhere): Promise<number>
@@ -360,14 +382,14 @@ export interface StoreFailed {
    * continues where it stands. If it fails again, it gets the same number, unless another row has that by then. False: there is no
    * such message, or an edit has replaced it.
    */
-  retry(seq: string, audit: Audit): Promise<boolean>
+  retry(seq: string, audit: Audit, step?: OperationStep): Promise<boolean>
   /**
    * Puts another message in the place of a failed one. `message` has an id of its own; for a consumer, its receipt is written too.
    * The failed row stays and names its replacement. False: there is no such message, or an edit has replaced it before.
    */
   edit(seq: string, message: StoredMessage, audit: Audit): Promise<boolean>
   /** Deletes a failed message, and the row that holds its key. Its receipt stays. False: there is no such message. */
-  discard(seq: string, audit: Audit): Promise<boolean>
+  discard(seq: string, audit: Audit, step?: OperationStep): Promise<boolean>
 }
 
 /** Keys that wait behind a message that failed for good. */
@@ -384,13 +406,13 @@ export interface StoreSent {
   /** The seqs of published messages after `after`, oldest first, without payloads. */
   seqs(where: SentWhere, after: string | undefined, limit: number): Promise<readonly string[]>
   /** Copies a published message back into the outbox, under its own id. False: there is no such message. */
-  republish(seq: string, audit: Audit): Promise<boolean>
+  republish(seq: string, audit: Audit, step?: OperationStep): Promise<boolean>
   /** Deletes published messages. Returns how many of them were there. */
   purge(seqs: readonly string[]): Promise<number>
 }
 
 /** What operators use: cleanup, audit, checks and lookups. */
-export interface StoreAdmin extends StoreLists {
+export interface StoreAdmin extends StoreLists, StoreWaiting {
   /** One cleanup step: checks up to `limit` rows and deletes those that are finished and older than `olderThanMs`. */
   clean(step: CleanupStep, olderThanMs: number, limit: number): Promise<Cleaned>
   /** Records a manual change that no other method records. */

@@ -59,6 +59,30 @@ export interface Destination {
   close(): Promise<void>
 }
 
+/**
+ * How messages are written. `cloudevents`: as CloudEvents 1.0, as `format` says. `plain-json`: the body is the data, and the attributes
+ * are headers with plain names, for readers that know nothing of CloudEvents. A function: whatever it returns.
+ */
+export type Encode = 'cloudevents' | 'plain-json' | EncodeFunction
+
+/**
+ * Writes one message in a form of your own. It is called each time a message is sent, and has to return the same for the same message, at
+ * once. A message for which it throws, or returns anything else, is not sent and goes to the failed store.
+ */
+export type EncodeFunction = (message: OutgoingMessage) => EncodedMessage
+
+/** A message as it is to be sent. */
+export interface EncodedMessage {
+  /** A text is sent as UTF-8. */
+  readonly body: Uint8Array | string
+  /** @default the content type of the data */
+  readonly contentType?: string
+  /** Headers, by their exact names: those of the message and its attributes are not added. @default none */
+  readonly headers?: Readonly<Record<string, string>>
+  /** Properties of the protocol, where it has any: on RabbitMQ `messageId`, `type`, `correlationId` and `appId`. @default those of the message */
+  readonly properties?: Readonly<Record<string, string>>
+}
+
 /** A message in the hands of a reader. After the first answer, or when the link is lost, further answers do nothing. */
 export interface Delivery {
   readonly arrival: Arrival

@@ -140,15 +140,21 @@ export interface Connection<Tx, Own = Tx> {
    * Absent where that cannot be told.
    */
   assertAwaited?(tx: Tx): void
+  /**
+   * Sends what the handler's side of a transaction of hapax's has put off, such as changes of entities: its handlers have ended, and the last
+   * statements have not been sent. An error is the handler's. Absent, or undefined: nothing is put off.
+   */
+  settle?(tx: Tx): Promise<void> | undefined
   /** Views of a transaction of hapax's. Absent where what a handler sends cannot be seen: its handlers run one after the other. */
   views?(tx: Tx): Views<Tx> | undefined
   /** How many bytes the client and the server take as the values of one statement, as far as that is known. */
   mostBytes(tx: Tx | Own): number
   /**
    * One statement outside any transaction, on a connection that handlers cannot exhaust, if there is one. A connection that
-   * has not answered within the limit is destroyed where that is possible: its link may be silently dead.
+   * has not answered within the limit is destroyed where that is possible: its link may be silently dead. `acquired` is called when
+   * it has a connection, or at once where that cannot be told.
    */
-  query(statement: Statement, limitMs: number): Promise<Result>
+  query(statement: Statement, limitMs: number, acquired?: () => void): Promise<Result>
   /**
    * Listens on a channel for what other processes say there, on a connection of its own, again and again until the function that it
    * returns is called. Undefined: the database has no channels, or no connection can be spared.
@@ -156,6 +162,15 @@ export interface Connection<Tx, Own = Tx> {
   readonly listen?: ((options: ListenOptions) => () => Promise<void>) | undefined
   /** Closes what the connection opened itself. */
   close(): Promise<void>
+}
+
+/** The kinds of databases that a connection may be on. */
+export type SqlDatabase = 'postgres' | 'mysql' | 'sqlite'
+
+/** An ORM that knows several databases. The store that is given it says which one it is on: `postgres(fromKysely(db))`. */
+export interface ConnectionSource<Tx, Own = Tx> {
+  /** Throws `invalid-option` where the ORM is plainly on another database. */
+  on(database: SqlDatabase): Connection<Tx, Own>
 }
 
 /** What differs between connections, and what follows from it. */
@@ -167,6 +182,10 @@ export interface ConnectionFeatures {
   readonly lateUse: 'refused' | 'partly refused'
   /** Whether statements that the handler did not await are noticed before the commit. */
   readonly unawaited: 'detected' | 'not detectable'
+  /** Whether `publish` takes transactions that the user has opened. */
+  readonly ownTransactions: boolean
+  /** Whether transactions take turns here, although the database has parallel writers elsewhere. @default false */
+  readonly oneWriter?: boolean
   /** Connections at most, where that is known; `control` of them are kept free for heartbeats, unless those have their own. */
   readonly pool: { readonly max: number; readonly control: number } | undefined
 }

@@ -143,6 +143,20 @@ export interface StopOptions {
   readonly deadlineMs?: number
 }
 
+/** What `workOnce` did. The numbers are those of all workers of this hapax while it ran. */
+export interface WorkedOnce {
+  /** Messages whose handlers committed. */
+  readonly processed: number
+  /** Messages of the outbox that a destination confirmed. */
+  readonly sent: number
+  /** Attempts that failed and are repeated later. */
+  readonly retrying: number
+  /** Messages that are not tried again: they are in the failed store, or hold their key. */
+  readonly failed: number
+  /** Whether the time was over before nothing was due: call it again soon. What waits for a later attempt does not count. */
+  readonly remaining: boolean
+}
+
 /** What a worker serves, by name: for logs and health pages. */
 export interface Served {
   readonly consumers: readonly string[]

@@ -16,6 +16,15 @@ export type PublishInHandler = <In>(
   options?: PublishOptions,
 ) => Promise<Published>
 
+/**
+ * What `hapax.publish` takes beside its first argument, which is a transaction, or the type of a message for the current one. Not
+ * overloads, because for these the compiler reports only the last one, which may be the wrong one.
+ */
+export type PublishArguments<First, Data> =
+  First extends MessageType<infer In, unknown>
+    ? [data: In, options?: PublishOptions]
+    : [type: MessageType<Data, unknown>, data: NoInfer<Data>, options?: PublishOptions]
+
 /** What a handler receives beside the data. */
 export interface HandlerContext<Tx> {
   /** The transaction that commits together with the receipt; dead once the handler has settled. */

@@ -4,6 +4,8 @@ import type { Audit, Finding, StoreAdmin, StoreFailed, StoreKeys, StoreSent } fr
 import type { Views } from './connection.ts'
 import type { StoreEndpoints } from './endpoints.ts'
 import type { StoreNews } from './news.ts'
+import type { StoreOperations } from './operations.ts'
+import type { StorePauses } from './pauses.ts'
 import type { ResponseRow, StoreResponses } from './responses.ts'
 import type {
   Deliveries,
@@ -24,6 +26,7 @@ import type {
   StoredDeliveries,
   WorkerRow,
 } from './rows.ts'
+import type { StoreSamples } from './samples.ts'
 
 /** The part of an inbox or outbox that a worker looks at. */
 export interface Share {
@@ -211,8 +214,8 @@ export interface Unit<Tx> {
 export interface Entered {
   /** Writes messages to the outbox at once. */
   writeOutbox(rows: readonly OutboxRow[]): Promise<void>
-  /** Writes receipts and inbox rows for all consumers of each message. */
-  writeLocal(rows: readonly LocalRow[]): Promise<readonly LocalResult[]>
+  /** Writes receipts and inbox rows for all consumers of each message. `followed`: `writeOutbox` comes next, or `leave`. @default false */
+  writeLocal(rows: readonly LocalRow[], followed?: boolean): Promise<readonly LocalResult[]>
   /** As `Unit.mostBytes`. */
   mostBytes(): number
   /** Ends it without writing. */
@@ -253,6 +256,10 @@ export interface MigrationSql {
   /** What comes before and after them where nothing else begins a transaction and keeps others away. */
   readonly before: readonly string[]
   readonly after: readonly string[]
+  /** The checksums of the migrations, which the statements record. */
+  readonly checksums: readonly string[]
+  /** What drops everything again. Empty where only some of the migrations were asked for: taking those back is not possible. */
+  readonly undo: readonly string[]
   /** The delimiter that the database's own client needs, because statements contain semicolons; undefined: none. */
   readonly delimiter: string | undefined
 }
@@ -298,6 +305,9 @@ export interface Store<Tx, Own = Tx> {
   readonly failed: StoreFailed
   readonly keys: StoreKeys
   readonly sent: StoreSent
+  readonly operations: StoreOperations
+  readonly pauses: StorePauses
+  readonly samples: StoreSamples
   readonly admin: StoreAdmin
   /** Undefined: processes cannot tell each other anything, and workers find what others have committed by looking. */
   readonly news?: StoreNews | undefined

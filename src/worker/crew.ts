@@ -8,6 +8,7 @@ interface Member {
   wake(rows?: readonly Committed[]): void
   soon(): void
   serves(row: Committed): boolean
+  begun(): void
   stop(): Promise<void>
 }
 
@@ -52,6 +53,12 @@ export class Crew<Worker extends Member> {
   /** Something will be committed soon, or rolled back. */
   soon(): void {
     for (const worker of this.#workers) worker.soon()
+  }
+
+  /** An operation was left to the workers: one of this process works on it at once, if there is one. */
+  begun(): void {
+    const [first] = this.#workers
+    if (first !== undefined) this.#detached(() => first.begun())
   }
 
   /** Calls `wake` with rows that other processes have committed, until the function that it returns is called. */

@@ -3,6 +3,16 @@ export { horizonsOf } from './horizons.ts'
 export { LifeCycle, type Round, stopped } from './life-cycle.ts'
 export { SubscriptionLine } from './lines/subscription.ts'
 export { namesakeText, type Serves, servesOf } from './membership.ts'
+export { runOnce, type WorkOnceOptions, workOnce } from './once.ts'
+export {
+  LEASE_MS,
+  type OperationEngine,
+  OperationKeeper,
+  OperationRun,
+  type RowResult,
+  refuseRetry,
+  refuseStub,
+} from './operations/index.ts'
 export { checkRetention, checkSource, isEnabled, type WorkerOptions } from './options.ts'
 export { Reports } from './reports.ts'
 export { Sampler } from './sampler.ts'

@@ -130,12 +130,15 @@ export function storeSampler<Tx>({
   membership,
   consumers,
   readers,
+  saw,
   report,
 }: {
   readonly engine: Engine<Tx>
   readonly membership: Pick<Membership, 'owns' | 'alive'>
   readonly consumers: readonly Kept[]
   readonly readers: readonly Fed[]
+  /** Is told what waits, by one worker, once a minute. */
+  saw(state: State): void
   report(error: Error): void
 }): Sampler {
   const { store, unserved } = engine
@@ -145,7 +148,12 @@ export function storeSampler<Tx>({
     isSampler: () => (membership.alive ? membership.owns('state', ({ samples }) => samples) : undefined),
     horizons: () => horizonsOf(consumers, readers),
     watch: () =>
-      membership.alive && membership.owns('unserved', () => true) ? (state) => unserved.watch(state) : undefined,
+      membership.alive && membership.owns('unserved', () => true)
+        ? (state) => {
+            unserved.watch(state)
+            saw(state)
+          }
+        : undefined,
     report,
   })
 }

@@ -1,6 +1,7 @@
 import type { Clock } from '../base/index.ts'
-import type { OutboxRow, Share, StoreSubscriptions, StoreWorkers, WorkerRow } from '../contracts/index.ts'
+import type { Share, StoreSubscriptions, StoreWorkers, WorkerRow } from '../contracts/index.ts'
 import { ALL_LANES } from '../message/index.ts'
+import { LOCAL, type Prepared } from '../transaction/index.ts'
 import { servesOf } from './membership.ts'
 import type { Unserved } from './unserved.ts'
 
@@ -11,7 +12,6 @@ interface UnservedPublishesOptions {
     readonly subscriptions: Pick<StoreSubscriptions, 'list'>
   }
   readonly clock: Clock
-  readonly delivery: 'relay' | 'local'
   readonly unserved: Pick<Unserved, 'relay' | 'consumer'>
   /** The consumers of a type that this process knows. */
   consumersOf(type: string): readonly { readonly name: string }[]
@@ -23,8 +23,9 @@ interface UnservedPublishesOptions {
  */
 export class UnservedPublishes {
   readonly #options: UnservedPublishesOptions
-  /** Relays, or types of local delivery, that are about to be looked after, or were warned of. */
-  readonly #noted = new Set<string>()
+  /** Relays, and types of local delivery, that are about to be looked after, or were warned of. */
+  readonly #relays = new Set<string>()
+  readonly #types = new Set<string>()
   readonly #cancels = new Set<() => void>()
 
   constructor(options: UnservedPublishesOptions) {
@@ -32,11 +33,10 @@ export class UnservedPublishes {
   }
 
   /** These messages were written. */
-  written(rows: readonly Pick<OutboxRow, 'relay' | 'message'>[]): void {
-    const local = this.#options.delivery === 'local'
-    for (const { relay, message } of rows) {
-      const name = local ? message.type : relay
-      if (!this.#noted.has(name)) this.#note(name)
+  written(messages: readonly Pick<Prepared, 'relay' | 'message'>[]): void {
+    for (const { relay, message } of messages) {
+      if (relay === LOCAL) this.#note(this.#types, message.type, (type) => this.#lookAtType(type))
+      else this.#note(this.#relays, relay, (name) => this.#lookAtRelay(name))
     }
   }
 
@@ -46,13 +46,14 @@ export class UnservedPublishes {
     this.#cancels.clear()
   }
 
-  #note(name: string): void {
-    this.#noted.add(name)
+  #note(noted: Set<string>, name: string, look: (name: string) => Promise<boolean>): void {
+    if (noted.has(name)) return
+    noted.add(name)
     const cancel = this.#options.clock.after(
       LATER_MS,
       () => {
         this.#cancels.delete(cancel)
-        void this.#look(name)
+        void this.#look(noted, name, look)
       },
       'idle',
     )
@@ -60,11 +61,9 @@ export class UnservedPublishes {
   }
 
   /** What is served now is looked after again, after the next publish: its worker may go. A look that fails says nothing. */
-  async #look(name: string): Promise<void> {
-    const { delivery } = this.#options
-    const looking = delivery === 'local' ? this.#lookAtType(name) : this.#lookAtRelay(name)
-    const warned = await looking.catch(() => false)
-    if (!warned) this.#noted.delete(name)
+  async #look(noted: Set<string>, name: string, look: (name: string) => Promise<boolean>): Promise<void> {
+    const warned = await look(name).catch(() => false)
+    if (!warned) noted.delete(name)
   }
 
   async #lookAtRelay(relay: string): Promise<boolean> {

@@ -8,7 +8,7 @@ import type {
   SubscriptionRow,
   Worker,
 } from '../contracts/index.ts'
-import type { Committed, Floor } from '../transaction/index.ts'
+import type { Committed } from '../transaction/index.ts'
 import { type Engine, unit } from '../transaction/index.ts'
 import { Beginning } from './beginning.ts'
 import { Chores } from './chores.ts'
@@ -16,8 +16,8 @@ import type { Crew } from './crew.ts'
 import { Handover } from './handover.ts'
 import { LifeCycle, type Round, unlessStopped } from './life-cycle.ts'
 import { InboxLine } from './lines/inbox.ts'
-import type { Line } from './lines/line.ts'
 import { isDrained } from './lines/line.ts'
+import { Lines } from './lines/lines.ts'
 import { OutboxLine } from './lines/outbox.ts'
 import { SubscriptionLine } from './lines/subscription.ts'
 import { Membership } from './membership.ts'
@@ -33,6 +33,7 @@ import {
   warningOf,
   workerSettings,
 } from './options.ts'
+import { Pauses } from './pauses.ts'
 import { Progress } from './progress.ts'
 import { Reports } from './reports.ts'
 import { Suspects } from './suspects.ts'
@@ -54,9 +55,8 @@ export class WorkerCore<Tx> implements Worker {
   readonly #membership: Membership
   readonly #suspects: Suspects
   readonly #progress: Progress
-  #inboxes: readonly InboxLine<Tx>[] = []
-  #relays: readonly OutboxLine<Tx>[] = []
-  #readers: readonly SubscriptionLine[] = []
+  readonly #pauses: Pauses
+  readonly #lines: Lines<Tx>
   #chores: Chores<Tx> | undefined
   #pauseMs = 0
   #ignoreFloor: () => void = () => {}
@@ -69,6 +69,10 @@ export class WorkerCore<Tx> implements Worker {
     this.#crew = crew
     const { consumers, relays } = this.#settings
     this.#reports = new Reports({ engine, consumers: consumers.map(({ name }) => name), relays: [...relays.keys()] })
+    this.#lines = new Lines({
+      isStuck: () => this.#progress.stuck,
+      isPaused: (origin, scope) => this.#pauses.has(origin, scope),
+    })
     this.#life = this.#lifeCycle()
     this.#membership = new Membership({
       ...engine,
@@ -78,7 +82,7 @@ export class WorkerCore<Tx> implements Worker {
       takeoverMs: this.#settings.takeoverMs,
       inHand: () => this.#inHand(),
       changed: () => this.#life.wake(),
-      buried: () => this.#drop(),
+      buried: () => this.#lines.drop(),
       heard: (now) => engine.databaseClock.learn(now),
       report: (error) => this.#report(error),
     })
@@ -86,7 +90,7 @@ export class WorkerCore<Tx> implements Worker {
       clock: engine.clock,
       floor: engine.floor,
       membership: this.#membership,
-      lines: () => this.#inboxes,
+      lines: () => this.#lines.servedInboxes,
       isRunning: () => this.#life.isRunning,
       changed: () => this.#life.wake(),
     })
@@ -97,13 +101,13 @@ export class WorkerCore<Tx> implements Worker {
       suspects: this.#suspects,
       overlaps: parallelWriters && pool !== undefined,
       isRunning: () => this.#life.isRunning,
-      inboxes: () => (this.#progress.stuck ? [] : this.#inboxes),
-      movable: () => this.#movable(),
+      inboxes: () => this.#lines.movableInboxes,
+      movable: () => this.#lines.movable,
     })
     this.#handover = new Handover({
       detached: engine.detached,
-      inboxes: () => this.#inboxes,
-      relays: () => this.#relays,
+      inboxes: () => this.#lines.servedInboxes,
+      relays: () => this.#lines.servedRelays,
       isAble: () => this.#life.isRunning && this.#membership.alive,
       isStuck: () => this.#progress.stuck,
       begin: () => void this.#beginning.begin().catch((error: unknown) => this.#report(asError(error))),
@@ -115,6 +119,15 @@ export class WorkerCore<Tx> implements Worker {
       heardSince: (time) => this.#membership.heardSince(time),
       probe: () => unit(engine, PROBE, { kind: 'plain' }, async () => ({ value: undefined, writes: undefined })),
       changed: (stuck) => this.#stuck(stuck),
+    })
+    this.#pauses = new Pauses({
+      ...engine,
+      clock: detachedClock(engine.clock, engine.detached),
+      store: engine.store.pauses,
+      serves: (origin, scope) =>
+        origin === 'outbox' ? relays.has(scope) : consumers.some(({ name }) => name === scope),
+      changed: () => this.#settle(),
+      report: (error) => this.#report(error),
     })
   }
 
@@ -183,6 +196,11 @@ export class WorkerCore<Tx> implements Worker {
     this.#life.wake()
   }
 
+  /** An operation has begun in this process. */
+  begun(): void {
+    this.#chores?.begun()
+  }
+
   /** Whether a row is for this worker. */
   serves(row: Committed): boolean {
     return this.#handover.serves(row)
@@ -215,6 +233,7 @@ export class WorkerCore<Tx> implements Worker {
     refuseOrderless(consumers, recorded)
     this.#learn(recorded)
     for (const { name, types, ordered } of consumers) await store.subscriptions.add(name, types, ordered)
+    await this.#pauses.look()
     this.#assemble(places)
   }
 
@@ -228,19 +247,24 @@ export class WorkerCore<Tx> implements Worker {
     const shared = {
       engine: this.#engine,
       membership: this.#membership,
-      floor: this.#floor,
+      floor: this.#engine.floor,
       progress: this.#progress,
       signal: this.#life.signal,
       changed: () => this.#changed(),
       report: (error: Error) => this.#report(error),
     }
-    const inboxes = { ...shared, changed: () => this.#changed(this.#inboxes.every((line) => line.quiet)) }
-    this.#inboxes = consumers.map((consumer) => new InboxLine({ ...inboxes, consumer, ...room(consumer) }))
-    this.#relays = [...relays].map(
+    const inboxes = { ...shared, changed: () => this.#changed(this.#lines.inboxes.every((line) => line.quiet)) }
+    const lines = this.#lines
+    lines.inboxes = consumers.map((consumer) => {
+      const mayBegin = (): boolean => !this.#pauses.has('inbox', consumer.name)
+      return new InboxLine({ ...inboxes, consumer, mayBegin, ...room(consumer) })
+    })
+    lines.relays = [...relays].map(
       ([name, destination]) => new OutboxLine({ ...shared, name, destination, keep: keepSentMs !== undefined }),
     )
-    this.#readers = sources.map((source) => new SubscriptionLine({ ...shared, source, ...room(source.consumer) }))
-    this.#chores = new Chores({ ...shared, settings: this.#settings, readers: this.#readers })
+    lines.readers = sources.map((source) => new SubscriptionLine({ ...shared, source, ...room(source.consumer) }))
+    lines.rest()
+    this.#chores = new Chores({ ...shared, settings: this.#settings, readers: lines.readers })
   }
 
   #lifeCycle(): LifeCycle {
@@ -249,11 +273,12 @@ export class WorkerCore<Tx> implements Worker {
       prepare: async () => {
         await this.#prepare()
         await this.#membership.join()
-        return this.#readers
+        return this.#lines.readers
       },
       started: () => {
-        this.#ignoreFloor = this.#floor.onChange(() => this.#changed())
+        this.#ignoreFloor = this.#engine.floor.onChange(() => this.#changed())
         this.#ignoreNews = this.#crew.listen((rows) => this.wake(rows))
+        this.#pauses.start()
         this.#chores?.start()
         this.#reports.started()
       },
@@ -262,11 +287,11 @@ export class WorkerCore<Tx> implements Worker {
         this.#suspects.stop()
         this.#ignoreFloor()
         // What has not begun is released at once, so that other workers need not wait for this one to end.
-        this.#drop()
+        this.#lines.drop()
         return this.#membership.leave()
       },
-      running: () => this.#lines().flatMap((line) => line.running),
-      ended: () => Promise.all([this.#chores?.stop(), this.#ignoreNews()]),
+      running: () => this.#lines.all.flatMap((line) => line.running),
+      ended: () => Promise.all([this.#pauses.stop(), this.#chores?.stop(), this.#ignoreNews()]),
       left: () => this.#membership.leave(),
       stopped: () => {
         this.#crew.remove(this)
@@ -277,26 +302,16 @@ export class WorkerCore<Tx> implements Worker {
     })
   }
 
-  #drop(): void {
-    for (const line of this.#lines()) line.drop()
-  }
-
-  #lines(): readonly Line[] {
-    return [...this.#inboxes, ...this.#relays]
-  }
-
-  /** The lines that can make progress. Relays need no handler, so that they continue while handlers are stuck. */
-  #movable(): readonly Line[] {
-    return this.#progress.stuck ? this.#relays : this.#lines()
-  }
-
   /** While no handler can run here, other workers serve the consumers of this one. */
   #stuck(stuck: boolean): void {
     if (!this.#life.isRunning) return
     if (stuck) this.#suspects.stop()
-    if (stuck) for (const line of this.#inboxes) line.drop()
-    for (const reader of this.#readers) reader.rest(stuck)
     this.#membership.able(!stuck).catch((error: unknown) => this.#report(asError(error)))
+    this.#settle()
+  }
+
+  #settle(): void {
+    this.#lines.settle()
     this.wake()
   }
 
@@ -304,13 +319,13 @@ export class WorkerCore<Tx> implements Worker {
   #inHand(): { seqs: readonly string[]; alone: boolean } {
     const suspect = this.#suspects.current
     if (suspect !== undefined) return { seqs: [suspect], alone: true }
-    return { seqs: this.#inboxes.flatMap((line) => line.about), alone: false }
+    return { seqs: this.#lines.inboxes.flatMap((line) => line.about), alone: false }
   }
 
   /** Something ended: the next message in hand may begin, and there may be room for a look, unless it is known to find nothing. */
   #changed(quiet = false): void {
     if (this.#life.isRunning && this.#membership.alive) {
-      for (const line of this.#movable()) line.begin()
+      for (const line of this.#lines.movable) line.begin()
     }
     if (!quiet) this.#life.wake()
   }
@@ -321,14 +336,17 @@ export class WorkerCore<Tx> implements Worker {
     const began = this.#engine.clock.monotonic()
     const took = await this.#look()
     await this.#beginning.begin()
-    if (took) return { drained: false, restMs: this.#soon() }
+    if (took) {
+      this.#pauseMs = SOON_MS
+      return { drained: false, restMs: SOON_MS }
+    }
     const drained = asked && (await this.#isDrained())
     return { drained, restMs: this.#rest(asked && !drained, this.#engine.clock.monotonic() - began) }
   }
 
   /** One statement for all lines that have room: its cost must not grow with the number of consumers. */
   async #look(): Promise<boolean> {
-    const wanted = this.#movable().map((line) => ({ line, shares: line.shares() }))
+    const wanted = this.#lines.movable.map((line) => ({ line, shares: line.shares() }))
     const shares = wanted.flatMap((each) => each.shares)
     if (shares.length === 0) return false
     const { store, outages } = this.#engine
@@ -339,28 +357,17 @@ export class WorkerCore<Tx> implements Worker {
       from += own.length
       return { line, found }
     })
-    if (offers.some(({ line, found }) => line.mustAsk?.(found))) await this.#learnNamed()
+    if (offers.some(({ line, found }) => line.mustAsk?.(found))) this.#learn(await store.subscriptions.list())
     if (!this.#life.isRunning) return false
     let took = false
-    for (const { line, found } of offers) took = (found.length > 0 && line.offer(found)) || took
+    // A pause may have come during the look.
+    const movable = new Set(this.#lines.movable)
+    for (const { line, found } of offers) took = (movable.has(line) && found.length > 0 && line.offer(found)) || took
     return took
-  }
-
-  async #learnNamed(): Promise<void> {
-    this.#learn(await this.#engine.store.subscriptions.list())
   }
 
   #learn(recorded: readonly SubscriptionRow[]): void {
     for (const { consumer, type } of recorded) this.#membership.learn(consumer, type)
-  }
-
-  get #floor(): Floor {
-    return this.#engine.floor
-  }
-
-  #soon(): number {
-    this.#pauseMs = SOON_MS
-    return SOON_MS
   }
 
   /** The pause before the next round. Doubles while nothing comes, but ends in time for whatever is known to become due. */
@@ -370,7 +377,7 @@ export class WorkerCore<Tx> implements Worker {
     this.#pauseMs = Math.min(pollMs, this.#pauseMs === 0 ? SOON_MS : 2 * this.#pauseMs)
     const waits = [this.#pauseMs * (0.75 + random.number() / 2)]
     if (asked) waits.push(ASKED_MS)
-    for (const line of this.#lines()) {
+    for (const line of this.#lines.served) {
       if (line.nextMs !== undefined) waits.push(line.nextMs)
       if (line.unfinished) waits.push(PACE * lookMs)
     }
@@ -379,8 +386,8 @@ export class WorkerCore<Tx> implements Worker {
 
   /** Whether no worker has anything to do: looks at all lanes, not only at those of this worker. */
   async #isDrained(): Promise<boolean> {
-    const idle = [...this.#lines(), ...this.#readers].every((each) => each.idle)
-    return idle && this.#suspects.current === undefined && isDrained(this.#engine.store.workers, this.#lines())
+    const idle = this.#lines.idle && this.#suspects.current === undefined
+    return idle && isDrained(this.#engine.store.workers, this.#lines.served)
   }
 
   #report(error: Error): void {

@@ -15,7 +15,14 @@ export function clean(data: Data, step: CleanupStep, olderThanMs: number, limit:
   }
   const { after, dryRun = false } = step
   const isBehind = ({ seq }: { seq: string }): boolean => after === undefined || compareSeq(seq, after) > 0
+  if (!dryRun) cleanOperations(data, old, limit)
   return cleanOldest(data.audit, (row) => isBehind(row) && old(row.at), limit, dryRun)
+}
+
+/** Operations go with the audit: an entry of it names each. They are few, and not counted. */
+function cleanOperations(data: Data, old: (at: Date) => boolean, limit: number): void {
+  const ended = data.operations.all().filter(({ endedAt }) => endedAt !== null && old(endedAt))
+  for (const { id } of ended.slice(0, limit)) data.operations.delete(id)
 }
 
 function cleanReceipts(

@@ -1,13 +1,15 @@
 import type { Clock } from '../../base/index.ts'
-import type { Audit, AuditSubject, EffectRow, Endpoint, Origin, SentMessage } from '../../contracts/index.ts'
+import type { Audit, AuditSubject, EffectRow, Endpoint, Origin, Pause, SentMessage } from '../../contracts/index.ts'
 import { newMark, seqOf } from '../../message/index.ts'
 import type {
   AuditRow,
   FailedEntry,
   KeptResponse,
   LeavingRow,
+  OperationRow,
   ReceiptRow,
   RelayRow,
+  SampleRow,
   SubscriptionRow,
   WaitingRow,
 } from './rows.ts'
@@ -27,6 +29,9 @@ export class Data {
   readonly subscriptions: Table<SubscriptionRow> = this.tables.table('hapax_subscriptions')
   readonly relays: Table<RelayRow> = this.tables.table('hapax_relays')
   readonly endpoints: Table<Endpoint> = this.tables.table('hapax_endpoints')
+  readonly operations: Table<OperationRow> = this.tables.table('hapax_operations')
+  readonly pauses: Table<Pause> = this.tables.table('hapax_pauses')
+  readonly samples: Table<SampleRow> = this.tables.table('hapax_samples')
   #lastSeq = 0
 
   constructor(clock: Clock) {

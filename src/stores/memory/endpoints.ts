@@ -2,6 +2,7 @@
 
 import type { Audit, Endpoint, EndpointChange } from '../../contracts/index.ts'
 import type { Data } from './data.ts'
+import { order } from './pauses.ts'
 
 /** Adds an endpoint, unless its id is taken. */
 export function addEndpoint(data: Data, endpoint: Omit<Endpoint, 'createdAt' | 'changedAt'>, audit: Audit): boolean {
@@ -39,8 +40,4 @@ export function removeEndpoint(data: Data, id: string, audit: Audit): boolean {
 
 function noteOf(data: Data, { relay, id }: Pick<Endpoint, 'relay' | 'id'>, audit: Audit): void {
   data.note(audit, { origin: 'outbox', consumer: relay, id })
-}
-
-function order(a: string, b: string): number {
-  return a === b ? 0 : a < b ? -1 : 1
 }

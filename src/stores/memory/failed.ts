@@ -13,7 +13,8 @@ function shown({ ordered: _, heldSeq, ...row }: FailedEntry): FailedMessage {
 
 /** Whether a row is one of those. */
 function fits(data: Data, where: FailedWhere): (row: FailedEntry) => boolean {
-  const { origin, consumer, type, reason, errorHash: hash, olderThanMs, newerThanMs, replaced = false } = where
+  const { origin, consumer, type, reason, errorHash: hash, olderThanMs, newerThanMs, since, until } = where
+  const { replaced = false } = where
   return (row) => {
     const ageMs = data.clock.now() - row.failedAt.getTime()
     return (
@@ -24,6 +25,8 @@ function fits(data: Data, where: FailedWhere): (row: FailedEntry) => boolean {
       (hash === undefined || row.errorHash === hash) &&
       (olderThanMs === undefined || ageMs > olderThanMs) &&
       (newerThanMs === undefined || ageMs <= newerThanMs) &&
+      (since === undefined || row.failedAt >= since) &&
+      (until === undefined || row.failedAt < until) &&
       replaced === (row.replacedBy !== null)
     )
   }

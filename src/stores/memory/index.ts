@@ -19,8 +19,11 @@ import type {
   StoreInbox,
   StoreJournal,
   StoreKeys,
+  StoreOperations,
   StoreOutbox,
+  StorePauses,
   StoreResponses,
+  StoreSamples,
   StoreSchema,
   StoreSent,
   StoreSubscriptions,
@@ -40,12 +43,25 @@ import { heldKeys, releaseKey } from './keys.ts'
 import { beginEffect, effectsOf, endEffect, lease, release, renew, settleEffect } from './leases.ts'
 import { listEffects, listReceipts } from './lists.ts'
 import { look } from './look.ts'
+import {
+  advanceOperation,
+  beginOperation,
+  changeOperation,
+  counted,
+  getOperation,
+  leaseOperation,
+  listOperations,
+  releaseOperation,
+} from './operations.ts'
 import { confirm, outboxRows, postpone, purge, recordRelay, refuse, republish, sentList, sentRows } from './outbox.ts'
+import { listPauses, pause, resume } from './pauses.ts'
 import { expireResponses, forgetResponse, readResponse } from './responses.ts'
 import { pageAfter } from './rows.ts'
+import { addSamples, listSamples } from './samples.ts'
 import { FINDINGS, status, trace } from './status.ts'
 import { subscribe, unsubscribe } from './subscriptions.ts'
 import { deliverAll, type MemoryTx, open, openTransaction, Transaction, write } from './transaction.ts'
+import { aheadOf, listAudited, listRetries, listWaiting, oneWaiting } from './waiting.ts'
 import { Workers } from './workers.ts'
 
 export type { MemoryTx } from './transaction.ts'
@@ -102,7 +118,7 @@ class Memory implements MemoryStore {
   readonly schema: StoreSchema = {
     ready: async () => [],
     migrations: async () => [],
-    sql: () => ({ statements: [], before: [], after: [], delimiter: undefined }),
+    sql: () => ({ statements: [], before: [], after: [], checksums: [], undo: [], delimiter: undefined }),
     migrate: async () => [],
   }
 
@@ -171,9 +187,10 @@ class Memory implements MemoryStore {
     groups: (where, limit) => this.#alone((data) => failedGroups(data, where, limit)),
     seqs: (where, after, limit) => this.#alone((data) => pageAfter(failedRows(data, where), after, limit)),
     get: (seq) => this.#alone((data) => failedGet(data, seq)),
-    retry: (seq, audit) => this.#alone((data) => failedRetry(data, seq, audit)),
+    retry: (seq, audit, step) => this.#alone((data) => counted(data, step, seq, () => failedRetry(data, seq, audit))),
     edit: (seq, message, audit) => this.#alone((data) => failedEdit(data, seq, message, audit)),
-    discard: (seq, audit) => this.#alone((data) => failedDiscard(data, seq, audit)),
+    discard: (seq, audit, step) =>
+      this.#alone((data) => counted(data, step, seq, () => failedDiscard(data, seq, audit))),
   }
 
   readonly keys: StoreKeys = {
@@ -184,8 +201,30 @@ class Memory implements MemoryStore {
   readonly sent: StoreSent = {
     list: (filter) => this.#alone((data) => sentList(data, filter)),
     seqs: (where, after, limit) => this.#alone((data) => pageAfter(sentRows(data, where), after, limit)),
-    republish: (seq, audit) => this.#alone((data) => republish(data, seq, audit)),
+    republish: (seq, audit, step) => this.#alone((data) => counted(data, step, seq, () => republish(data, seq, audit))),
     purge: (seqs) => this.#alone((data) => purge(data, seqs)),
+  }
+
+  readonly operations: StoreOperations = {
+    begin: (draft, audit) => this.#alone((data) => beginOperation(data, draft, audit)),
+    get: (id) => this.#alone((data) => getOperation(data, id)),
+    list: (before, limit) => this.#alone((data) => listOperations(data, before, limit)),
+    lease: (token, leaseMs, id) => this.#alone((data) => leaseOperation(data, token, leaseMs, id)),
+    advance: (step, leaseMs, progress, end) =>
+      this.#alone((data) => advanceOperation(data, step, leaseMs, progress, end)),
+    release: (step) => this.#alone((data) => releaseOperation(data, step)),
+    change: (id, to, audit) => this.#alone((data) => changeOperation(data, id, to, audit)),
+  }
+
+  readonly pauses: StorePauses = {
+    list: () => this.#alone((data) => listPauses(data)),
+    pause: (origin, scope, audit) => this.#alone((data) => pause(data, origin, scope, audit)),
+    resume: (origin, scope, audit) => this.#alone((data) => resume(data, origin, scope, audit)),
+  }
+
+  readonly samples: StoreSamples = {
+    add: (worker, samples, keepMs) => this.#alone((data) => addSamples(data, worker, samples, keepMs)),
+    list: (sinceMs) => this.#alone((data) => listSamples(data, sinceMs)),
   }
 
   readonly admin: StoreAdmin = {
@@ -196,6 +235,11 @@ class Memory implements MemoryStore {
     trace: (id, source) => this.#alone((data) => trace(data, id, source)),
     receipts: (where, after, limit) => this.#alone((data) => listReceipts(data, where, after, limit)),
     effects: (where, after, limit) => this.#alone((data) => listEffects(data, where, after, limit)),
+    waiting: (origin, where, before, limit) => this.#alone((data) => listWaiting(data, origin, where, before, limit)),
+    one: (origin, seq) => this.#alone((data) => oneWaiting(data, origin, seq)),
+    ahead: (origin, seq) => this.#alone((data) => aheadOf(data, origin, seq)),
+    retries: (origin, limit) => this.#alone((data) => listRetries(data, origin, limit)),
+    audited: (where, before, limit) => this.#alone((data) => listAudited(data, where, before, limit)),
   }
 
   rows(table: string): readonly object[] {

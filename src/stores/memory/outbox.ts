@@ -79,14 +79,17 @@ function there(data: Data, seqs: readonly string[]): LeavingRow[] {
 }
 
 /** Published messages that were kept, oldest first. */
-export function sentRows(data: Data, { relay, type, olderThanMs, newerThanMs }: SentWhere): SentMessage[] {
+export function sentRows(data: Data, where: SentWhere): SentMessage[] {
+  const { relay, type, olderThanMs, newerThanMs, since, until } = where
   const rows = data.sent.all().filter((row) => {
     const ageMs = data.clock.now() - row.sentAt.getTime()
     return (
       (relay === undefined || row.relay === relay) &&
       (type === undefined || row.message.type === type) &&
       (olderThanMs === undefined || ageMs > olderThanMs) &&
-      (newerThanMs === undefined || ageMs <= newerThanMs)
+      (newerThanMs === undefined || ageMs <= newerThanMs) &&
+      (since === undefined || row.sentAt >= since) &&
+      (until === undefined || row.sentAt < until)
     )
   })
   return rows.sort(bySeq)

@@ -2,8 +2,10 @@ import type { ErrorRecord } from '../../base/index.ts'
 import type {
   Audit,
   AuditSubject,
+  BulkOperation,
   FailedMessage,
   InboxRow,
+  MinuteSample,
   OutboxMessage,
   Receipt,
   ResponseRow,
@@ -69,6 +71,25 @@ export interface RelayRow {
 export interface AuditRow extends Audit, AuditSubject {
   readonly seq: string
   readonly at: Date
+}
+
+/** A row of `hapax_operations`: the union stays one, so that `kind` tells what `where` is. */
+export type OperationRow = (BulkOperation extends infer Each
+  ? Each extends BulkOperation
+    ? Omit<Each, 'worked'>
+    : never
+  : never) &
+  OperationLease
+
+/** Who works on an operation: null, or nobody once the time has passed. */
+interface OperationLease {
+  readonly token: string | null
+  readonly leasedUntil: number
+}
+
+/** A row of `hapax_samples`: one worker's part of a minute. */
+export interface SampleRow extends MinuteSample {
+  readonly worker: string
 }
 
 /** A row that has not failed. */

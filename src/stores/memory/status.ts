@@ -3,6 +3,7 @@
 import type { EffectRow, Finding, Growth, StoreStatus, Trace, WorkerRow } from '../../contracts/index.ts'
 import { pastOf, type StoredMessage, storedTrace } from '../../message/index.ts'
 import type { Data } from './data.ts'
+import { listPauses } from './pauses.ts'
 import {
   type AuditRow,
   type FailedEntry,
@@ -23,6 +24,7 @@ export function status(data: Data, workers: readonly WorkerRow[], exact: boolean
     failed,
     tables: growth(data),
     workers,
+    paused: listPauses(data),
   }
 }
 
@@ -181,6 +183,7 @@ function responseTrace(data: Data, row: KeptResponse): Found {
 }
 
 function inboxTrace({
+  seq,
   message,
   consumer,
   createdAt: at,
@@ -195,6 +198,7 @@ function inboxTrace({
   const due = { leased: leaseToken !== null, dueAt: new Date(availableAt) }
   return foundIn(message, {
     where: 'inbox',
+    seq,
     consumer,
     at,
     ...traced(message),
@@ -213,8 +217,8 @@ function effectTrace(data: Data, effect: EffectRow): Found[] {
   return receipt === undefined ? [] : [foundIn(receipt, { where: 'effect', consumer, at, effect })]
 }
 
-function outboxTrace({ message, relay, createdAt: at, attempts, heldAt, error, ...row }: LeavingRow): Found {
-  const place = { relay, at, attempts, key: message.key, heldAt, error, ...pastOf(row) }
+function outboxTrace({ seq, message, relay, createdAt: at, attempts, heldAt, error, ...row }: LeavingRow): Found {
+  const place = { seq, relay, at, attempts, key: message.key, heldAt, error, ...pastOf(row) }
   return foundIn(message, { where: 'outbox', ...place, ...traced(message) })
 }
 

@@ -1,6 +1,6 @@
 import type { Semaphore } from '../../base/index.ts'
 import { asError } from '../../base/index.ts'
-import { type ConsumerCore, type Noted, OTHERS } from '../../consumer/index.ts'
+import { type ConsumerCore, OTHERS } from '../../consumer/index.ts'
 import type { Entry, Look, Outcome, Share } from '../../contracts/index.ts'
 import { ALL_LANES } from '../../message/index.ts'
 import type { Engine, Floor } from '../../transaction/index.ts'
@@ -33,6 +33,8 @@ export interface InboxLineOptions<Tx> {
   readonly floor: Floor
   readonly progress: Throughput
   readonly signal: AbortSignal
+  /** Whether nobody has paused the consumer. */
+  mayBegin(): boolean
   /** There is room again, or something has ended. */
   changed(): void
   report(error: Error): void
@@ -65,6 +67,8 @@ export class InboxLine<Tx> implements Line {
   #maybeMore = true
   /** Rows in hand that no look has found; see `handOver`. */
   readonly #handed = new Set<string>()
+  /** How often what had not begun was dropped; lets a turn notice it between two groups. */
+  #drops = 0
 
   constructor(options: InboxLineOptions<Tx>) {
     this.#options = options
@@ -279,6 +283,8 @@ export class InboxLine<Tx> implements Line {
 
   /** Releases what has not begun. Nothing has to be undone in the database: the rows were only looked at. */
   drop(): void {
+    this.#drops += 1
+    this.#maybeMore = true
     this.#apart = []
     this.#suspects = []
     for (const turns of [this.#queue, this.#noting, this.#noted]) for (const turn of turns.splice(0)) this.#letGo(turn)
@@ -328,14 +334,25 @@ export class InboxLine<Tx> implements Line {
    * because a turn may begin wherever a place becomes free.
    */
   readonly #run = async (turn: Chain, noted: Noted): Promise<void> => {
-    const { consumer, progress, signal, report } = this.#options
+    const { consumer, progress, signal, mayBegin, report } = this.#options
+    const drops = this.#drops
     for (const group of turn) {
-      if (signal.aborted) return
+      if (signal.aborted || drops !== this.#drops) return
       const seqs = group.map((entry) => entry.seq)
+      let refused = false
+      const begins = (): boolean => {
+        refused = !mayBegin()
+        return !refused
+      }
+      // Asked once there is a connection, for which they may have waited for long, and again when they are noted.
+      const may = (): boolean | Promise<boolean> => {
+        if (!begins() || noted === true) return !refused
+        return noted.then((done) => done && begins())
+      }
       try {
-        const outcomes = await consumer.work(seqs, signal, noted)
+        const outcomes = await consumer.work(seqs, signal, may)
         // They have not run, and the next look finds them again.
-        if (!(await noted)) {
+        if (refused || !(await noted)) {
           this.#maybeMore = true
           return
         }
@@ -377,6 +394,9 @@ export class InboxLine<Tx> implements Line {
     }
   }
 }
+
+/** Whether rows are noted as about to run, or a promise of it: false if they could not be. */
+type Noted = true | Promise<boolean>
 
 /** How many rows to look ahead: enough that a look is worth its cost, and not more than memory and fairness allow. */
 const MIN_AHEAD = 200

@@ -1,4 +1,4 @@
-import { asError, Batcher, collected, errorFields, retryDelay } from '../../base/index.ts'
+import { asError, Batcher, type Counts, collected, errorFields, retryDelay } from '../../base/index.ts'
 import { aboutOf, howToSee, ref } from '../../consumer/index.ts'
 import type { Confirmation, Destination, Entry, Look, OutboxMessage, Postponed, Share } from '../../contracts/index.ts'
 import { ALL_LANES, recordFailure } from '../../message/index.ts'
@@ -44,6 +44,7 @@ export class OutboxLine<Tx> implements Line {
   /** How often the queue was dropped; lets a batch that is being read notice it. */
   #drops = 0
   readonly #pauses: Pauses
+  readonly #counts: Counts
   readonly #reaching: Reaching
   readonly #postponed: (row: Postponed) => Promise<unknown>
   readonly #inTurn: (work: () => Promise<void>) => Promise<unknown>
@@ -64,6 +65,7 @@ export class OutboxLine<Tx> implements Line {
       relay: options.name,
     })
     this.#pauses = new Pauses(engine)
+    this.#counts = engine.tally.of('outbox', options.name)
     this.#avoided = new Avoided(engine, AWAY, WINDOW)
     // A delete costs a commit, so it waits a moment for more rows, unless no other row is about to be confirmed.
     const enough = (waiting: number): boolean => waiting >= ENOUGH || this.#underWay === 0
@@ -215,7 +217,7 @@ export class OutboxLine<Tx> implements Line {
     let rows: readonly OutboxMessage[]
     try {
       const seqs = batch.map((entry) => entry.seq)
-      rows = await store.outbox.read(seqs, events.heard('relayed'))
+      rows = await store.outbox.read(seqs, events.heard('relayed') || this.#counts.wantsLag)
     } catch (error) {
       this.#letGo(batch)
       throw error
@@ -288,6 +290,7 @@ export class OutboxLine<Tx> implements Line {
     this.#reaching.reached()
     const deleting = this.#deletions.put(row.seq)
     if (deleting !== undefined) this.#track(deleting)
+    this.#count(row, readAt)
     if (dropped === undefined) {
       engine.events.emit('relayed', () => {
         const lagMs = row.ageMs === undefined ? undefined : row.ageMs + engine.clock.monotonic() - readAt
@@ -302,6 +305,13 @@ export class OutboxLine<Tx> implements Line {
       engine.events.emit('relay-dropped', () => ({ ...event, error: dropped }))
     }
     if (this.#hasRoom()) changed()
+  }
+
+  #count({ ageMs }: OutboxMessage, readAt: number): void {
+    this.#counts.done += 1
+    if (ageMs !== undefined && this.#counts.wantsLag) {
+      this.#counts.lag(ageMs + this.#options.engine.clock.monotonic() - readAt)
+    }
   }
 
   /** These rows are deleted, or could not be. */
@@ -344,6 +354,7 @@ export class OutboxLine<Tx> implements Line {
       { ...aboutOf(event), ...errorFields(error) },
       'the broker did not accept a message; trying again later',
     )
+    this.#counts.retried += 1
     engine.events.emit('relay-retrying', () => event)
     await this.#postponed({ seq: row.seq, delayMs, ...recordFailure(engine, error) })
   }
@@ -359,8 +370,9 @@ export class OutboxLine<Tx> implements Line {
     )
     const record = { seq: row.seq, reason: 'refused-by-broker', ...recordFailure(engine, error), hold: held }
     await this.#inTurn(async () => {
-      if (await persist(engine, () => engine.store.outbox.refuse(record)))
-        engine.events.emit('relay-failed', () => event)
+      if (!(await persist(engine, () => engine.store.outbox.refuse(record)))) return
+      this.#counts.failed += 1
+      engine.events.emit('relay-failed', () => event)
     })
   }
 

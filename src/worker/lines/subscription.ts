@@ -39,7 +39,7 @@ export class SubscriptionLine {
   readonly #stop = new AbortController()
   #open: Reader | undefined
   #stopping = false
-  /** No handler can run here, so that deliveries are given back for other workers. */
+  /** No handler can run here, or a person has paused the consumer: deliveries are given back. */
   #resting = false
   #switching: Promise<void> = Promise.resolve()
   #errors = 0
@@ -51,9 +51,10 @@ export class SubscriptionLine {
     options.places.onFree(() => this.#dispatch())
   }
 
-  /** Begins to read. Rejects when the broker refuses or cannot be reached. */
+  /** Begins to read, unless it rests. Rejects when the broker refuses or cannot be reached. */
   async start(): Promise<void> {
     const { source, report } = this.#options
+    if (this.#resting) return
     const opening = source.subscription.open({
       types: wantedTypes(source.consumer),
       prefetch: this.#prefetch(),
@@ -69,12 +70,12 @@ export class SubscriptionLine {
       void opening.then((reader) => reader.close()).catch(() => {})
       throw new HapaxError('broker-timeout', `${source.subscription.name} did not open within ${OPEN_MS} ms`)
     })
-    if (this.#stopping) return open.close()
+    if (this.#stopping || this.#resting) return open.close()
     this.#open = open
     checkHorizon(source, open.horizonMs)
   }
 
-  /** While no handler can run here, deliveries go back to the broker, so that other workers get them. */
+  /** While it rests, deliveries go back to the broker, so that other workers get them, or nobody while the consumer is paused. */
   rest(resting: boolean): void {
     if (this.#resting === resting) return
     this.#resting = resting
@@ -136,6 +137,11 @@ export class SubscriptionLine {
     await this.#open?.close()
   }
 
+  /** Whether nothing more may begin. */
+  get #idling(): boolean {
+    return this.#stopping || this.#resting
+  }
+
   /** Four times what runs at once, so that handlers need not wait for the broker, but bounded, so that other workers get a share. */
   get #most(): number {
     const { source, concurrency } = this.#options
@@ -159,7 +165,7 @@ export class SubscriptionLine {
     const most = source.consumer.ordered ? 1 : Number.POSITIVE_INFINITY
     const storing = source.consumer.settings.receive === 'store'
     const size = (): number => (storing ? STORE_SIZE : source.consumer.groups.next(this.#arrived.length, places.room))
-    while (this.#arrived.length > 0 && places.free && this.#running.size < most && !this.#stopping) {
+    while (this.#arrived.length > 0 && places.free && this.#running.size < most && !this.#idling) {
       // Detached: deliveries come in the context of a socket, and places become free in that of a handler.
       this.#track(engine.detached(this.#run, this.#arrived.splice(0, size())))
     }
@@ -182,7 +188,7 @@ export class SubscriptionLine {
     for (;;) {
       const undone = await this.#handle(left)
       if (undone.length === 0) return
-      if (!this.#options.source.consumer.ordered || this.#stopping) return this.#putBack(undone)
+      if (!this.#options.source.consumer.ordered || this.#idling) return this.#putBack(undone)
       // With order, later deliveries have to wait for these, so they are tried again here.
       left = undone.map(({ delivery }) => delivery)
       await this.#signal.wait(this.#options.engine.clock, this.#backOffMs())
@@ -194,7 +200,7 @@ export class SubscriptionLine {
     const { floor } = this.#options
     const bytes = deliveries.reduce((sum, delivery) => sum + delivery.bytes, 0)
     await floor.enterWhenOpen(bytes)
-    if (this.#stopping) {
+    if (this.#idling) {
       floor.leave(bytes)
       return deliveries.map(undone)
     }
@@ -262,7 +268,7 @@ export class SubscriptionLine {
     for (const { delivery, afterMs } of all) {
       const full = this.#patient.size >= this.#most / 4
       const long = afterMs > timeoutMs
-      if (this.#stopping || this.#errors > 0 || full || long) this.#tell(() => delivery.retry(afterMs + delayMs))
+      if (this.#idling || this.#errors > 0 || full || long) this.#tell(() => delivery.retry(afterMs + delayMs))
       else this.#wait(delivery, afterMs)
     }
     if (this.#errors > 0) this.#track(pause(this.#options.engine.clock, delayMs, this.#options.signal))
@@ -289,9 +295,9 @@ export class SubscriptionLine {
     const { clock } = this.#options.engine
     const until = clock.monotonic() + this.#options.source.consumer.settings.timeoutMs
     let left: Undone | undefined = first
-    while (left !== undefined && clock.monotonic() < until && !this.#stopping && this.#errors === 0) {
+    while (left !== undefined && clock.monotonic() < until && !this.#idling && this.#errors === 0) {
       await pause(clock, left.afterMs + this.#backOffMs(), this.#stop.signal)
-      if (!this.#stopping) left = (await this.#handle([left.delivery])).at(0)
+      if (!this.#idling) left = (await this.#handle([left.delivery])).at(0)
     }
     const { delivery, afterMs } = left ?? {}
     if (delivery !== undefined) this.#tell(() => delivery.retry((afterMs ?? 0) + this.#backOffMs()))

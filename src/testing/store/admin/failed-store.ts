@@ -8,15 +8,15 @@ import { audits, BY, failedOne, failedOnes, picky } from './failed-world.ts'
 
 /** The same store, but for one row of it a retry does not work. */
 function withBadRow(store: AnyStore, bad: string): AnyStore {
-  const retry: AnyStore['failed']['retry'] = (seq, audit) =>
-    seq === bad ? Promise.reject(new Error('bad row')) : store.failed.retry(seq, audit)
+  const retry: AnyStore['failed']['retry'] = (seq, audit, step) =>
+    seq === bad ? Promise.reject(new Error('bad row')) : store.failed.retry(seq, audit, step)
   return altered(store, { failed: { retry } })
 }
 
 /** The same store, and something that happens after each retry. */
 function afterRetry(store: AnyStore, happens: () => Promise<void>): AnyStore {
-  const retry: AnyStore['failed']['retry'] = async (seq, audit) => {
-    const there = await store.failed.retry(seq, audit)
+  const retry: AnyStore['failed']['retry'] = async (seq, audit, step) => {
+    const there = await store.failed.retry(seq, audit, step)
     await happens()
     return there
   }
@@ -143,6 +143,31 @@ const single: readonly Case[] = [
       await world.assertPlaces('a', ['failed', 'receipt'])
       await world.assertPlaces('used', ['receipt'])
       assert.deepEqual(await reader.hapax.failed.edit(seq, { n: 2 }, { id: 'new' }), { id: 'new' })
+    },
+  },
+  {
+    name: 'an edit keeps what the data is: a text, JSON, or bytes',
+    run: async (world) => {
+      const got: unknown[] = []
+      const reader = world.reader(({ message }, data: unknown) => {
+        if (message.causationId === undefined) throw new Permanent('no')
+        got.push(data, message.datacontenttype)
+      })
+      const types = { note: 'text/plain', quoted: 'application/json', photo: 'image/png' }
+      const edits = { note: '"new"', quoted: '"new"', photo: new Uint8Array([1, 2]) }
+      for (const [id, datacontenttype] of Object.entries(types)) {
+        await reader.consumer.handle(ping(id, { data: '"old"', datacontenttype }))
+      }
+      for (const { seq, message } of await reader.hapax.failed.list()) {
+        await reader.hapax.failed.edit(seq, Object.entries(edits).find(([id]) => id === message.id)?.[1])
+      }
+      await world.drain(reader)
+      const pairs = [0, 2, 4].map((at) => [got[at + 1], got[at]])
+      assert.deepEqual(Object.fromEntries(pairs), {
+        'text/plain': '"new"',
+        'application/json': '"new"',
+        'image/png': new Uint8Array([1, 2]),
+      })
     },
   },
   {

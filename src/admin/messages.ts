@@ -1,0 +1,158 @@
+// What waits in the inbox and the outbox, message by message.
+
+import { expected, noOthers, signalOption, text, word } from '../base/index.ts'
+import type {
+  Ahead,
+  Numbered,
+  Origin,
+  Pause,
+  Store,
+  StoreWaiting,
+  WaitingMessage,
+  WaitingState,
+  WaitingWhere,
+} from '../contracts/index.ts'
+import { MAX_TEXT_BYTES, type StoredMessage } from '../message/index.ts'
+import { servesOf } from '../worker/index.ts'
+import { checkedSeq, pageSize } from './bulk.ts'
+import { whyOf } from './why.ts'
+
+/** How to page through a list that is read by its numbers, the newest row first. */
+export interface NumberedPage {
+  /** How many rows a page has. @default 50 */
+  readonly limit?: number
+  /** The `before` of the page before. @default the first page */
+  readonly before?: string
+  /** Stops between two looks. What was found so far is returned, and the next page continues from there. */
+  readonly signal?: AbortSignal
+}
+
+/** Which waiting messages to list. */
+export type WaitingQuery = WaitingWhere &
+  NumberedPage & {
+    /** Those of consumers, or those of relays. @default 'inbox' */
+    readonly origin?: Origin
+  }
+
+const ORIGINS = ['inbox', 'outbox'] as const
+const STATES: readonly WaitingState[] = ['waiting', 'retrying', 'held', 'leased']
+
+/** What these tools read. */
+export type WaitingStore = {
+  readonly admin: StoreWaiting & Pick<Store<never>['admin'], 'status'>
+}
+
+/** Messages that wait in the inbox of a consumer or the outbox of a relay. */
+export class Messages {
+  readonly #store: WaitingStore
+
+  /** Made by `createHapax`. */
+  constructor(store: WaitingStore) {
+    this.#store = store
+  }
+
+  /**
+   * A page of waiting messages, the newest first. A key (in the inbox: together with its consumer), a state and an id that is a UUIDv7 are
+   * found by an index, others are looked for row by row: on a large table, give it a `signal`.
+   */
+  async list(query: WaitingQuery = {}): Promise<Numbered<WaitingMessage>> {
+    noOthers('query', query, [...Object.keys(CHECKS), 'origin', 'limit', 'before', 'signal'])
+    const origin = originOption(query.origin)
+    const where = checkedWhere(query)
+    return pageOf(query, (before, limit) => this.#store.admin.waiting(origin, where, before, limit))
+  }
+
+  /** One of them with its payload; undefined: it is gone, because it was processed, sent, or has failed. */
+  async get(
+    origin: Origin,
+    seq: string,
+  ): Promise<{ readonly row: WaitingMessage; readonly message: StoredMessage } | undefined> {
+    return this.#store.admin.one(originOption(origin), checkedSeq(seq))
+  }
+
+  /** Why a message waits, in one sentence. */
+  async why(origin: Origin, seq: string): Promise<string> {
+    const { admin } = this.#store
+    const [from, name] = [originOption(origin), checkedSeq(seq)]
+    const status = await admin.status()
+    const ahead = await admin.ahead(from, name)
+    const found = await admin.one(from, name)
+    if (found === undefined) return 'It does not wait any more.'
+    const { row } = found
+    const live = status.workers.filter(({ alive }) => alive).map(servesOf)
+    const serving = live.filter(({ consumers, relays }) =>
+      from === 'inbox' ? consumers.has(row.scope) : relays.includes(row.scope),
+    )
+    const handling = serving.filter(
+      ({ consumers }) => from === 'outbox' || isHandled(consumers.get(row.scope), row.type),
+    )
+    return whyOf({
+      ...{ now: status.at, row, ahead: stillAhead(ahead), pause: pauseOf(status.paused, row) },
+      ...{ workers: serving.length, handlers: handling.length },
+    })
+  }
+
+  /** The messages that have failed and are tried again next, the next one first. Of many, those that a bounded look finds. */
+  async retries(query: { readonly origin?: Origin; readonly limit?: number } = {}): Promise<readonly WaitingMessage[]> {
+    noOthers('query', query, ['origin', 'limit'])
+    return this.#store.admin.retries(originOption(query.origin), pageSize(query.limit))
+  }
+}
+
+/** A worker with a handler for unknown types says so by an empty name. */
+function isHandled(types: readonly string[] | undefined, type: string): boolean {
+  return types !== undefined && (types.includes(type) || types.includes(''))
+}
+
+function stillAhead(ahead: Ahead | undefined): Ahead | undefined {
+  return ahead !== undefined && ahead.count > 0 ? ahead : undefined
+}
+
+function pauseOf(paused: readonly Pause[], { origin, scope }: WaitingMessage): Pause | undefined {
+  return paused.find((each) => each.origin === origin && each.scope === scope)
+}
+
+function originOption(origin: Origin | undefined): Origin {
+  return word('origin', ORIGINS, origin ?? 'inbox')
+}
+
+const CHECKS: { readonly [Name in keyof WaitingWhere]-?: (name: string, value: unknown) => unknown } = {
+  scope: (name, value) => text(name, value),
+  type: (name, value) => text(name, value, MAX_TEXT_BYTES),
+  key: (name, value) => text(name, value, MAX_TEXT_BYTES),
+  id: (name, value) => text(name, value, MAX_TEXT_BYTES),
+  state: (name, value) => word(name, STATES, value),
+  since: dateOption,
+  until: dateOption,
+}
+
+function checkedWhere({ scope, type, key, id, state, since, until }: WaitingWhere): WaitingWhere {
+  const where = { scope, type, key, id, state, since, until }
+  for (const [name, check] of Object.entries(CHECKS)) {
+    const value = Reflect.get(where, name)
+    if (value !== undefined) check(name, value)
+  }
+  return where
+}
+
+/** Checks a time. */
+export function dateOption(name: string, value: unknown): void {
+  if (!(value instanceof Date && Number.isFinite(value.getTime()))) expected(name, 'a date', value)
+}
+
+/** Looks until the page is full, or no rows are left. */
+export async function pageOf<T>(
+  { limit, before, signal }: NumberedPage,
+  look: (before: string | undefined, limit: number) => Promise<Numbered<T>>,
+): Promise<Numbered<T>> {
+  const size = pageSize(limit)
+  signalOption('signal', signal)
+  let position = before === undefined ? undefined : checkedSeq(before)
+  const rows: T[] = []
+  do {
+    const found = await look(position, size - rows.length)
+    rows.push(...found.rows)
+    position = found.before
+  } while (position !== undefined && rows.length < size && !signal?.aborted)
+  return { rows, before: position }
+}
