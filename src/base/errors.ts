@@ -32,6 +32,7 @@ export type ErrorCode =
   | 'too-large'
   | 'unstorable'
   | 'undecodable'
+  | 'unencodable'
   | 'conflict'
   | 'expired'
   // publishing

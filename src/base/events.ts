@@ -164,6 +164,10 @@ export interface HapaxEvents {
   'worker-stuck': { consumers: readonly string[]; error: Error }
   /** Its handlers can run again. */
   'worker-recovered': { consumers: readonly string[] }
+  /** A person has paused a consumer (`inbox`) or a relay (`outbox`), and a worker that serves it takes nothing more for it. */
+  paused: { origin: 'inbox' | 'outbox'; scope: string; actor: string; note: string | null }
+  /** A worker serves it again. */
+  resumed: { origin: 'inbox' | 'outbox'; scope: string }
   /** A part of a worker failed and will go on. */
   'worker-error': { consumers: readonly string[]; error: Error }
 }
@@ -210,6 +214,8 @@ function noListeners(): Listeners {
     'pool-exhausted': new Set(),
     'worker-stuck': new Set(),
     'worker-recovered': new Set(),
+    paused: new Set(),
+    resumed: new Set(),
     'worker-error': new Set(),
   }
 }

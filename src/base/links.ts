@@ -73,6 +73,7 @@ export function heardPool(pool: object): void {
 
 /** The oldest version of each client library that the suites pass with; `peerDependencies` says the same. */
 export const OLDEST_CLIENTS = {
+  '@electric-sql/pglite': '0.4.0',
   '@nats-io/jetstream': '3.0.2',
   '@nats-io/transport-node': '3.0.2',
   '@platformatic/kafka': '2.12.1',

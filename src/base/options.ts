@@ -114,7 +114,12 @@ export function identifier(name: string, value: string): string {
 export function noOthers(where: string, given: object, known: readonly string[]): void {
   object(where, given)
   const other = Object.keys(given).find((key) => !known.includes(key))
-  if (other !== undefined) expected(where, `an object with the options ${known.join(', ')}`, other)
+  if (other === undefined) return
+  expected(
+    where,
+    known.length === 0 ? 'an object without options' : `an object with the options ${known.join(', ')}`,
+    other,
+  )
 }
 
 /**

@@ -41,6 +41,8 @@ interface Waiter {
 export class WriterQueue {
   readonly #clock: Clock
   readonly #waiting = new Set<Waiter>()
+  /** Those that are let in before the others. */
+  readonly #ahead = new Set<Waiter>()
   #turn: Turn | undefined
   #restedAt = 0
 
@@ -50,18 +52,27 @@ export class WriterQueue {
 
   /**
    * The next turn: at once if the queue is empty, undefined if it did not come within `waitMs`. Rejects when the signal aborts, and
-   * throws if the caller is inside a turn of this queue, because it would wait for itself.
+   * throws if the caller is inside a turn of this queue, because it would wait for itself. `ahead`: for a short turn, before those that
+   * may be long.
    */
-  take(waitMs: number, signal?: Interrupt): Turn | Promise<Turn | undefined> {
+  take(waitMs: number, signal?: Interrupt, ahead = false): Turn | Promise<Turn | undefined> {
     signal?.throwIfAborted()
     const outer = living(inside.getStore())
     for (let each = outer; each !== undefined; each = each.outer) if (each.queue === this) throw nested()
-    if (this.#turn !== undefined) return this.#wait(outer, waitMs, signal)
+    if (this.#turn !== undefined) return this.#wait(ahead ? this.#ahead : this.#waiting, outer, waitMs, signal)
     const turn = this.#begin(outer)
     if (!this.#owesARest()) return turn
     return new Promise((resolve) => {
       setImmediate(() => resolve(turn))
     })
+  }
+
+  /** Whether the code that asks is inside a turn of this queue. */
+  get inside(): boolean {
+    for (let each = living(inside.getStore()); each !== undefined; each = living(each.outer)) {
+      if (each.queue === this) return true
+    }
+    return false
   }
 
   /** Turns that never wait for I/O would starve timers and sockets, so the queue yields from time to time. */
@@ -82,21 +93,27 @@ export class WriterQueue {
   /** Passes the turn straight to the longest waiting one, so that no newcomer can slip in between. */
   #pass(): void {
     this.#turn = undefined
-    const [next] = this.#waiting
+    const line = this.#ahead.size > 0 ? this.#ahead : this.#waiting
+    const [next] = line
     if (next === undefined) return
     const turn = this.#begin(next.outer)
     if (this.#owesARest()) {
       // It may have given up meanwhile.
-      setImmediate(() => (this.#waiting.has(next) ? next.start(turn) : turn.end()))
+      setImmediate(() => (line.has(next) ? next.start(turn) : turn.end()))
     } else {
       next.start(turn)
     }
   }
 
-  #wait(outer: Turn | undefined, waitMs: number, signal: Interrupt | undefined): Promise<Turn | undefined> {
+  #wait(
+    line: Set<Waiter>,
+    outer: Turn | undefined,
+    waitMs: number,
+    signal: Interrupt | undefined,
+  ): Promise<Turn | undefined> {
     return new Promise((resolve, reject) => {
       const leave = (): void => {
-        this.#waiting.delete(waiter)
+        line.delete(waiter)
         cancel()
         signal?.removeEventListener('abort', abort)
       }
@@ -111,7 +128,7 @@ export class WriterQueue {
       const waiter: Waiter = { outer, start: finish }
       const cancel = this.#clock.after(waitMs, () => finish(undefined))
       signal?.addEventListener('abort', abort, { once: true })
-      this.#waiting.add(waiter)
+      line.add(waiter)
     })
   }
 }

@@ -12,14 +12,15 @@ import { LANES, numberOf } from '../../src/message/lanes.ts'
 import type { StoredMessage } from '../../src/message/message.ts'
 import { fingerprint, messageKey } from '../../src/message/message.ts'
 import { type MysqlOwn, type MysqlTx, mysql } from '../../src/stores/mysql/index.ts'
-import { LOCK_WAIT_RESET, lockWaitSet, MYSQL_ONLY } from '../../src/stores/mysql/statements/fragments.ts'
+import { lockWaitSet } from '../../src/stores/mysql/statements/fragments.ts'
 import { status } from '../../src/stores/mysql/statements/status.ts'
+import { MYSQL_ONLY, mysqlReset } from '../../src/stores/sql/connection/mysql-session.ts'
 import { requireServer } from '../support/servers.ts'
 import { uncaughtErrors } from '../support/uncaught.ts'
 
 type PoolStore = Store<MysqlTx<mysql2.PoolConnection>, MysqlOwn>
 
-const options = { lockTimeoutMs: 5_000, idleTimeoutMs: 60_000 }
+const options = { lockTimeoutMs: 30_000, idleTimeoutMs: 60_000 }
 /** How many rows wait in the outbox. */
 const outboxOf = async (store: Store<MysqlTx, MysqlOwn>): Promise<number> =>
   (await store.admin.status()).relays.reduce((sum, { waiting, held }) => sum + waiting + held, 0)
@@ -134,7 +135,10 @@ async function untilWaiting(): Promise<void> {
     .poll(
       async () => {
         const [rows] = await admin.query<mysql2.RowDataPacket[]>(
-          `select count(*) as n from information_schema.innodb_trx where trx_state = 'LOCK WAIT'`,
+          `select count(*) as n from information_schema.innodb_trx t
+             join information_schema.processlist p on p.id = t.trx_mysql_thread_id
+           where t.trx_state = 'LOCK WAIT' and p.db = ?`,
+          [database],
         )
         return rows[0]?.['n']
       },
@@ -386,7 +390,7 @@ describe('locks', () => {
     await admin.query(inner(lockWaitSet(2500)))
     expect(await timeout()).toEqual([{ t: 3 }])
     await admin.query(inner(lockWaitSet(1000)))
-    await admin.query(inner(LOCK_WAIT_RESET))
+    await admin.query(inner(mysqlReset.text))
     expect(await timeout()).toEqual([{ t: 33 }])
   })
 

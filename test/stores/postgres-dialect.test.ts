@@ -406,7 +406,8 @@ describe('commits', () => {
 })
 
 describe('A21: the index of receipts is rebuilt concurrently', () => {
-  it('every message takes effect once, and nothing rejects', { timeout: 60_000 }, async () => {
+  // It waits for the snapshots of everybody in this database.
+  it('every message takes effect once, and nothing rejects', { timeout: 400_000 }, async () => {
     const { schema, hapax, effect, effects } = await setUp()
     const consumers = [1, 2].map(() =>
       hapax()

@@ -14,6 +14,8 @@ const my = (errno: number, sqlState = 'HY000', more = {}): Error =>
   Object.assign(new Error('of the server'), { errno, sqlState, ...more })
 const lite = (errcode: number, message = 'of SQLite'): Error =>
   Object.assign(new Error(message), { code: 'ERR_SQLITE_ERROR', errcode })
+/** As better-sqlite3, libsql and sqlite3 name the codes. */
+const named = (code: string, message = 'of SQLite'): Error => Object.assign(new Error(message), { code })
 const socket = (code: string): Error => Object.assign(new Error('of the socket'), { code })
 
 const TABLES: Readonly<
@@ -64,6 +66,7 @@ const TABLES: Readonly<
   mysql: {
     ...mysql,
     table: [
+      [my(1467), 'conflict', true],
       [my(1213, '40001'), 'conflict', true],
       [my(1020), 'conflict', true],
       [my(1205), 'lock-timeout', true],
@@ -98,6 +101,15 @@ const TABLES: Readonly<
       [lite(1, 'near "selekt": syntax error'), 'other', true],
       [lite(19, 'UNIQUE constraint failed: orders.id'), 'other', true],
       [lite(2067, 'UNIQUE constraint failed: orders.id'), 'other', true],
+      [named('SQLITE_BUSY'), 'conflict', true],
+      [named('SQLITE_BUSY_SNAPSHOT'), 'conflict', true],
+      [named('SQLITE_FULL'), 'lost', true],
+      [named('SQLITE_IOERR_WRITE'), 'lost', false],
+      [named('SQLITE_ERROR', 'no such savepoint: hapax'), 'gone', true],
+      [named('SQLITE_ERROR', 'SQLITE_ERROR: no such savepoint: hapax'), 'gone', true],
+      [named('SQLITE_ERROR', 'SQLITE_ERROR: no such table: hapax_receipts'), 'no-schema', true],
+      [named('SQLITE_CONSTRAINT_UNIQUE', 'UNIQUE constraint failed: orders.id'), 'other', true],
+      [named('SQLITE_UNKNOWN_99'), 'other', false],
       [socket('ERR_INVALID_STATE'), 'lost', false],
       [new Error('anything else'), 'other', false],
     ],

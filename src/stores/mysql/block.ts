@@ -1,5 +1,6 @@
 import type { Result, Statement } from '../../contracts/index.ts'
-import { MYSQL_ONLY, NO_RESULT, RETURNING } from './statements/fragments.ts'
+import { MYSQL_ONLY } from '../sql/index.ts'
+import { NO_RESULT, RETURNING } from './statements/fragments.ts'
 
 /** What comes back for a statement inside a block. */
 type Comes = 'rows' | 'nothing' | 'a count' | 'unknown'

@@ -23,18 +23,23 @@ import {
   byTransaction,
   cutOff,
   doomed,
+  Era,
   fieldsOf,
   isHarmless,
+  MYSQL_ONLY,
+  mysqlReset,
   NotSent,
   noAnswer,
   notInTransaction,
+  patience,
   plain,
+  ranOutOfTime,
   untilAborted,
   untilAcquired,
 } from '../sql/index.ts'
 import { blockOf, resultsOf, valuesOf } from './block.ts'
 import { destroy, takesSeveral } from './client.ts'
-import { classify, isUnsent } from './errors.ts'
+import { classify, isReadOnly, isUnsent } from './errors.ts'
 import {
   type MysqlCallbacks,
   type MysqlClient,
@@ -46,7 +51,7 @@ import {
 import { OwnTransaction } from './own.ts'
 import { isLarge, mostBytes, send, sendBlock, sendSeveral } from './send.ts'
 import { knownSession, mark, sessionOf } from './session.ts'
-import { LOCK_WAIT_RESET, MYSQL_ONLY, NO_RESULT } from './statements/fragments.ts'
+import { NO_RESULT } from './statements/fragments.ts'
 import { MysqlTransaction } from './transaction.ts'
 
 /** The user's own connection, inside a transaction. */
@@ -58,6 +63,8 @@ export interface MysqlPools<Client extends MysqlPoolClient> {
   handlers(): Promise<MysqlPool<Client>>
   /** For heartbeats and the like, which must not wait for handlers. */
   control(): Promise<MysqlPool<Client>>
+  /** Why none can be opened at present, if it is known that the server has none left. */
+  shortage?(): Error | undefined
   close(): Promise<void>
 }
 
@@ -68,15 +75,23 @@ export interface MysqlPools<Client extends MysqlPoolClient> {
 export class MysqlConnection<Client extends MysqlPoolClient> implements Connection<MysqlTx<Client>, MysqlOwn> {
   readonly features: ConnectionFeatures
   readonly #pools: MysqlPools<Client>
+  readonly #era = new Era()
 
   constructor(pools: MysqlPools<Client>) {
     this.#pools = pools
     const { size: pool } = pools
-    this.features = { name: 'mysql', roundTrips: 2, lateUse: 'refused', unawaited: 'detected', pool }
+    this.features = {
+      name: 'mysql',
+      roundTrips: 2,
+      lateUse: 'refused',
+      unawaited: 'detected',
+      ownTransactions: true,
+      pool,
+    }
   }
 
   async transaction<T>(options: TransactionOptions, work: TransactionWork<MysqlTx<Client>, T>): Promise<T> {
-    const client = await acquire(this.#pool(options), options.signal)
+    const client = await this.#acquire(this.#pool(options), options.signal)
     options.acquired?.()
     const run = new Run(client)
     const onError = (error: Error): void => run.tx.watch.lose(error)
@@ -88,11 +103,18 @@ export class MysqlConnection<Client extends MysqlPoolClient> implements Connecti
         () => run.steps(options, work),
         () => run.abort(options.signal?.reason),
       )
+    } catch (error) {
+      if (isReadOnly(error) || ranOutOfTime(options.signal?.reason)) this.#era.doubt(innerLink(client) ?? client)
+      throw error
     } finally {
       run.tx.watch.close()
       link.off('error', onError)
       giveBack(client, run.broken || run.tx.changed)
     }
+  }
+
+  #acquire(pool: Promise<MysqlPool<Client>>, signal: Interrupt | undefined): Promise<Client> {
+    return acquire(pool, this.#era, signal, this.#pools.shortage)
   }
 
   #pool({ control }: TransactionOptions): Promise<MysqlPool<Client>> {
@@ -128,20 +150,19 @@ export class MysqlConnection<Client extends MysqlPoolClient> implements Connecti
     return mostBytes(promised(tx))
   }
 
-  async query(statement: Statement, limitMs: number): Promise<Result> {
-    const began = performance.now()
-    const client = await acquire(this.#pools.control())
-    // The caller has given up by now.
-    if (performance.now() - began > limitMs) {
-      client.release()
-      throw noAnswer(limitMs)
-    }
+  async query(statement: Statement, limitMs: number, acquired?: () => void): Promise<Result> {
+    const { signal, over } = patience(limitMs)
+    const client = await this.#acquire(this.#pools.control(), signal).finally(over)
+    acquired?.()
     let broken = false
+    let late = false
     try {
       return await within(systemClock, limitMs, alone(client, statement), () => {
+        late = true
         throw noAnswer(limitMs)
       })
     } catch (error) {
+      if (late || isReadOnly(error)) this.#era.doubt(innerLink(client) ?? client)
       broken = !isHarmless(classify(error)) || knownSession(client)?.autocommit === false
       throw error
     } finally {
@@ -173,10 +194,17 @@ async function alone(client: MysqlPoolClient, statement: Statement): Promise<Res
 /** A connection of the pool; an abort does not wait for it any longer. */
 async function acquire<Client extends MysqlPoolClient>(
   pool: Promise<MysqlPool<Client>>,
-  signal?: Interrupt,
+  era: Era,
+  signal: Interrupt | undefined,
+  shortage: MysqlPools<Client>['shortage'],
 ): Promise<Client> {
   signal?.throwIfAborted()
-  return untilAcquired(connect(await pool), signal, (late) => late.release())
+  const connections = await pool
+  for (;;) {
+    const client = await untilAcquired(connect(connections), signal, (late) => late.release(), shortage)
+    if (era.trusts(innerLink(client) ?? client)) return client
+    giveBack(client, true)
+  }
 }
 
 /**
@@ -298,7 +326,7 @@ class Run<Client extends MysqlPoolClient> {
     }
     try {
       await this.#send(ROLLBACK)
-      if (!this.#opened) await this.#send(plain(LOCK_WAIT_RESET))
+      if (!this.#opened) await this.#send(mysqlReset)
     } catch {
       this.destroy()
     }

@@ -6,6 +6,8 @@ const CLASSES: Readonly<Record<number, ErrorClass>> = {
   1213: 'conflict', // ER_LOCK_DEADLOCK
   1020: 'conflict', // ER_CHECKREAD: MariaDB's snapshot isolation
   1412: 'conflict', // ER_TABLE_DEF_CHANGED
+  // An insert … select waits for the counter, and may be the victim of a deadlock there: its transaction is gone.
+  1467: 'conflict', // ER_AUTOINC_READ_FAILED
   3101: 'conflict', // ER_TRANSACTION_ROLLBACK_DURING_COMMIT
   3572: 'conflict', // ER_LOCK_NOWAIT
   1205: 'lock-timeout', // ER_LOCK_WAIT_TIMEOUT
@@ -54,6 +56,9 @@ const OF_STATEMENT: ReadonlySet<unknown> = new Set([1021, 1030, 1037, 1038, 1041
 /** ER_OPTION_PREVENTS_STATEMENT: with the option read_only, the primary has become a replica. */
 const OPTION_PREVENTS = 1290
 
+/** The server takes no writes: it is a replica, or a node that was cut off from its cluster. */
+const NO_WRITES: ReadonlySet<unknown> = new Set([1047, 1792, 1836, 1874])
+
 const LINK_CODES =
   /^(ECONN|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|ENOENT|PROTOCOL_|HANDSHAKE_|POOL_)/
 const DRIVER_MESSAGES = /in closed state|Pool is closed|Queue limit reached|No connections available/
@@ -80,6 +85,23 @@ function classOf({ errno, code, sqlState, message }: DatabaseError): ErrorClass 
   }
   if (typeof code === 'string' && LINK_CODES.test(code)) return 'lost'
   return typeof message === 'string' && DRIVER_MESSAGES.test(message) ? 'lost' : 'other'
+}
+
+/** Whether the server takes no writes: it has been a primary, or has never been one. */
+export function isReadOnly(error: unknown): boolean {
+  const chain: Iterable<DatabaseError> = causesOf(error)
+  for (const { sqlState, errno, message } of chain) {
+    if (typeof sqlState !== 'string') continue
+    return NO_WRITES.has(errno) || (errno === OPTION_PREVENTS && /read.only/.test(String(message)))
+  }
+  return false
+}
+
+/** Whether a login was refused because the server or the user has as many connections as it may. */
+export function isServerFull(error: unknown): boolean {
+  const { errno, message }: DatabaseError = fieldsOf(error)
+  // ER_CON_COUNT_ERROR, ER_TOO_MANY_USER_CONNECTIONS, ER_USER_LIMIT_REACHED
+  return errno === 1040 || errno === 1203 || (errno === 1226 && /max_user_connections/.test(String(message)))
 }
 
 /**

@@ -1,5 +1,8 @@
 import {
+  budgetOption,
+  type ConnectionBudget,
   expected,
+  fieldOf,
   heard,
   identifier,
   isText,
@@ -10,8 +13,9 @@ import {
   systemClock,
   within,
 } from '../../base/index.ts'
-import type { Connection, Store } from '../../contracts/index.ts'
-import { type Dialect, fieldsOf, sqlStore } from '../sql/index.ts'
+import type { Connection, ConnectionSource, Store } from '../../contracts/index.ts'
+import { connectionOn, type Dialect, fieldsOf, isConnection, sqlStore } from '../sql/index.ts'
+import { budgetedPools } from './budgeted.ts'
 import { MysqlConnection, type MysqlOwn, type MysqlPools } from './connection.ts'
 import { type MysqlCallbacks, type MysqlPool, type MysqlPoolClient, type MysqlTx, promised } from './mysql2.ts'
 import { dialect } from './statements/sql.ts'
@@ -51,6 +55,11 @@ export interface MysqlUrlOptions extends MysqlTables {
   readonly url: string | undefined
   /** Connections at most, for handlers. @default 10 */
   readonly max?: number
+  /**
+   * Bounds the connections of several stores together: what `connectionBudget(n)` returned. Control work has its share there.
+   * @default none, and two connections for control work beside `max`
+   */
+  readonly budget?: ConnectionBudget
 }
 
 /**
@@ -60,18 +69,24 @@ export interface MysqlUrlOptions extends MysqlTables {
  * One signature for all of them: of overloads, the compiler reports only the last one, which may be the wrong one.
  */
 export function mysql<Client extends MysqlPoolClient = MysqlPoolClient, Tx = MysqlTx<Client>, Own = MysqlOwn>(
-  given: MysqlPoolOptions<Client> | MysqlUrlOptions | Connection<Tx, Own>,
+  given: MysqlPoolOptions<Client> | MysqlUrlOptions | Connection<Tx, Own> | ConnectionSource<Tx, Own>,
   options?: MysqlTables,
 ): Store<Tx, Own>
 export function mysql(
-  given: MysqlPoolOptions<MysqlPoolClient> | MysqlUrlOptions | Connection<unknown, unknown>,
+  given:
+    | MysqlPoolOptions<MysqlPoolClient>
+    | MysqlUrlOptions
+    | Connection<unknown, unknown>
+    | ConnectionSource<unknown, unknown>,
   options: MysqlTables = {},
 ): Store<unknown, unknown> | Store<MysqlTx, MysqlOwn> {
-  if (typeof given === 'object' && given !== null && 'transaction' in given) {
+  if (isConnection(given)) {
     noOthers('options of mysql', options, ['database', 'prefix'])
-    return sqlStore(given, dialectOf(options))
+    return sqlStore(connectionOn('mysql', given), dialectOf(options))
   }
-  noOthers('options of mysql', given, ['pool', 'control', 'url', 'max', 'database', 'prefix'])
+  if (fieldOf(given, 'getConnection') !== undefined)
+    expected('options of mysql', 'an object such as { pool }', 'the pool itself')
+  noOthers('options of mysql', given, ['pool', 'control', 'url', 'max', 'budget', 'database', 'prefix'])
   noOthers('second argument', options, [])
   return sqlStore(
     connectionOf(given),
@@ -103,6 +118,8 @@ function databaseOf(options: MysqlPoolOptions<MysqlPoolClient> | MysqlUrlOptions
 function connectionOf(options: MysqlPoolOptions<MysqlPoolClient> | MysqlUrlOptions): MysqlConnection<MysqlPoolClient> {
   if ('pool' in options && 'url' in options && options.url !== undefined)
     expected('options', 'either a pool or a url', 'both')
+  if ('pool' in options && fieldOf(options, 'budget') !== undefined)
+    expected('options', 'a url beside a budget', 'a pool, whose connections nobody can count')
   return new MysqlConnection('pool' in options ? given(options) : opened(options))
 }
 
@@ -131,6 +148,10 @@ function opened(options: MysqlUrlOptions): MysqlPools<MysqlPoolClient> {
   refuseUnsetUrl(options)
   const most = positiveInteger('max', options.max, 10)
   const url = checkedUrl('url', options.url)
+  const budget = budgetOption(options.budget)
+  if (budget !== undefined) {
+    return budgetedPools(url, budget, { handlers: Math.min(most, budget.forOne), control: CONTROL })
+  }
   const [handlers, control] = [lazyPool(url, most), lazyPool(url, CONTROL)]
   const close = async (): Promise<void> => void (await Promise.all([handlers.close(), control.close()]))
   return { size: { max: most, control: 0 }, handlers: handlers.get, control: control.get, close }
@@ -174,6 +195,8 @@ interface OwnPool extends MysqlPool {
 const CONNECT_MS = 10_000
 /** How long the pool may take to end. */
 const END_MS = 5_000
+/** How long a link may be silent before the system asks whether it is still there; by itself it waits for two hours. */
+const KEEP_ALIVE_MS = 10_000
 
 async function openPool(url: string, max: number): Promise<OwnPool> {
   const mysql2 = await loadClient('mysql({ url })', ['mysql2'], () => import('mysql2/promise'))
@@ -182,6 +205,7 @@ async function openPool(url: string, max: number): Promise<OwnPool> {
     connectionLimit: max,
     connectTimeout: CONNECT_MS,
     enableKeepAlive: true,
+    keepAliveInitialDelay: KEEP_ALIVE_MS,
   })
   // An idle connection that breaks is replaced; without a listener a second error of it would end the process.
   pool.on('connection', (connection) => void heard(connection))

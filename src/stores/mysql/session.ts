@@ -1,6 +1,5 @@
-import { randomUUID } from 'node:crypto'
 import type { Row } from '../../contracts/index.ts'
-import { asBoolean, asNumber, asText } from '../sql/index.ts'
+import { asBoolean, asNumber, asText, mysqlSession } from '../sql/index.ts'
 import { classify } from './errors.ts'
 import type { MysqlClient, MysqlQuery } from './mysql2.ts'
 
@@ -35,7 +34,7 @@ export async function sessionOf(client: MysqlClient): Promise<Session> {
   const known = knownSession(client)
   if (known !== undefined) return known
   const [answer] = await client.query({
-    sql: QUESTION,
+    sql: mysqlSession.question.text,
     rowsAsArray: false,
     nestTables: false,
     typeCast: typeCastOf(client),
@@ -52,24 +51,17 @@ export async function sessionOf(client: MysqlClient): Promise<Session> {
   return session
 }
 
-/**
- * Gives the session of a link a name that no other has on any server: that of a lock which it holds. The number of a connection
- * may belong to another session after a restart, on another server of a cluster, or behind a proxy.
- */
+/** Gives the session of a link a name that no other has on any server. */
 export async function mark(client: MysqlClient, session: Session): Promise<void> {
   if (session.marked) return
   session.marked = true
-  const name = `hapax_${randomUUID()}`
   try {
-    await client.query(`set @hapax_link = '${name}', @hapax_marked = get_lock('${name}', 0)`)
+    await client.query(mysqlSession.mark().text)
   } catch (error) {
     // Some clusters allow no such locks: then nothing is ended from outside.
     if (classify(error) === 'lost') throw error
   }
 }
-
-const QUESTION = `select version() as version, @@max_allowed_packet as packet, @@autocommit as autocommit,
-  /*!80000 @@transaction_isolation */ /*M!100000 @@tx_isolation */ as isolation`
 
 /** Keeps a `typeCast` of the pool from changing results. A function is called for every value, so only where there is one. */
 export function typeCastOf(client: object): NonNullable<MysqlQuery['typeCast']> {

@@ -1,13 +1,4 @@
-import {
-  describe,
-  HapaxError,
-  heard,
-  heardPool,
-  type Interrupt,
-  isHapaxError,
-  isolationOption,
-  transactionClosed,
-} from '../../base/index.ts'
+import { describe, heard, heardPool, type Interrupt } from '../../base/index.ts'
 import type {
   Connection,
   ConnectionFeatures,
@@ -20,29 +11,24 @@ import type {
   TransactionWork,
 } from '../../contracts/index.ts'
 import {
-  beforeCommit,
   Changed,
-  command,
-  cutOff,
   destroy,
-  hasOtherRole,
-  isAsBefore,
-  isHarmless,
-  isOtherSession,
+  Era,
   NotSent,
   noAnswer,
   notInTransaction,
-  SESSION,
-  sameSession,
+  patience,
+  ranOutOfTime,
   untilAborted,
   untilAcquired,
 } from '../sql/index.ts'
-import { insistOnUtf8, speaksUtf8 } from './encoding.ts'
-import { classify, isUnsent } from './errors.ts'
+import { speaksUtf8 } from './encoding.ts'
+import { isReadOnly } from './errors.ts'
 import { MOST_BYTES } from './literal.ts'
 import type { PgClient, PgPool, PgPoolClient, PgResult, PgTx } from './pg.ts'
-import { isStalePlan, PreparedNames } from './prepared.ts'
-import { type Answer, asAnswer, send } from './send.ts'
+import { PreparedNames } from './prepared.ts'
+import { Run } from './run.ts'
+import { asAnswer, send } from './send.ts'
 import { PgTransaction } from './transaction.ts'
 import { PgView, PgViews } from './views.ts'
 
@@ -52,8 +38,12 @@ export interface PgPools<Client extends PgPoolClient> {
   handlers(): PgPool<Client> | Promise<PgPool<Client>>
   /** For heartbeats and the like, which must not wait for handlers. */
   control(): PgPool<Client> | Promise<PgPool<Client>>
+  /** A connection has given reason to doubt that it leads to the primary. */
+  doubted?(): void
   /** Where a connection can be had for it. */
   readonly listen?: Connection<never>['listen']
+  /** Why none can be opened at present, if it is known that the server has none left. */
+  shortage?(): Error | undefined
   close(): Promise<void>
 }
 
@@ -63,13 +53,22 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
   readonly listen: Connection<never>['listen']
   readonly #pools: PgPools<Client>
   readonly #names: PreparedNames
+  readonly #era: Era
 
   constructor(pools: PgPools<Client>, prepare?: boolean) {
     this.#pools = pools
+    this.#era = new Era(pools.doubted)
     this.#names = new PreparedNames(prepare, warnOfPooler)
     const { size: pool, listen } = pools
     this.listen = listen
-    this.features = { name: 'postgres', roundTrips: 2, lateUse: 'refused', unawaited: 'detected', pool }
+    this.features = {
+      name: 'postgres',
+      roundTrips: 2,
+      lateUse: 'refused',
+      unawaited: 'detected',
+      ownTransactions: true,
+      pool,
+    }
   }
 
   transaction<T>(options: TransactionOptions, work: TransactionWork<PgTx<Client>, T>): Promise<T> {
@@ -83,7 +82,7 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
   async #run<T>(options: TransactionOptions, steps: (run: Run<Client>) => Promise<T>): Promise<T> {
     for (;;) {
       const pool = this.#pool(options)
-      const client = await acquire(pool instanceof Promise ? await pool : pool, options.signal)
+      const client = await this.#acquire(pool instanceof Promise ? await pool : pool, options.signal)
       options.acquired?.()
       const run = new Run(client, this.#names)
       const onError = (error: Error): void => run.tx.watch.lose(error)
@@ -95,6 +94,7 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
           () => run.destroy(),
         )
       } catch (error) {
+        if (isReadOnly(error) || ranOutOfTime(options.signal?.reason)) this.#era.doubt(client)
         if (!(error instanceof Changed)) throw error
       } finally {
         run.tx.watch.close()
@@ -102,6 +102,10 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
         giveBack(client, run.broken || run.tx.stale || run.tx.changed)
       }
     }
+  }
+
+  #acquire(pool: PgPool<Client>, signal: Interrupt | undefined): Promise<Client> {
+    return acquire(pool, this.#era, signal, this.#pools.shortage)
   }
 
   #pool({ control }: TransactionOptions): PgPool<Client> | Promise<PgPool<Client>> {
@@ -159,10 +163,10 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
     return answer ?? NO_ANSWER
   }
 
-  async query(statement: Statement, limitMs: number): Promise<Result> {
+  async query(statement: Statement, limitMs: number, acquired?: () => void): Promise<Result> {
     for (;;) {
       try {
-        return await this.#queryOnce(statement, limitMs)
+        return await this.#queryOnce(statement, limitMs, acquired)
       } catch (error) {
         // On a new connection, and after some more such errors without names.
         if (!this.#names.isRefusal(error)) throw error
@@ -170,14 +174,11 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
     }
   }
 
-  async #queryOnce(statement: Statement, limitMs: number): Promise<Result> {
-    const began = performance.now()
-    const client = await acquire(await this.#pools.control())
-    // The caller has given up by now.
-    if (performance.now() - began > limitMs) {
-      giveBack(client, false)
-      throw noAnswer(limitMs)
-    }
+  async #queryOnce(statement: Statement, limitMs: number, acquired: (() => void) | undefined): Promise<Result> {
+    const pool = await this.#pools.control()
+    const { signal, over } = patience(limitMs)
+    const client = await this.#acquire(pool, signal).finally(over)
+    acquired?.()
     let broken = true
     let late = false
     const timer = setTimeout(() => {
@@ -190,6 +191,7 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
       broken = false
       return answer ?? NO_ANSWER
     } catch (error) {
+      if (late || isReadOnly(error)) this.#era.doubt(client)
       if (late) throw noAnswer(limitMs)
       throw error instanceof NotSent ? error.cause : error
     } finally {
@@ -214,17 +216,26 @@ const NO_ANSWER: Result = { rows: [], affected: 0 }
  * A client of the pool. Whatever becomes of it, no error that it emits ends the process: the pool's own listener is not there from
  * the instant in which the pool hands it out, before the waiting caller goes on, until it is given back.
  */
-async function acquire<Client extends PgPoolClient>(pool: PgPool<Client>, signal?: Interrupt): Promise<Client> {
+async function acquire<Client extends PgPoolClient>(
+  pool: PgPool<Client>,
+  era: Era,
+  signal: Interrupt | undefined,
+  shortage: PgPools<Client>['shortage'],
+): Promise<Client> {
   signal?.throwIfAborted()
   heardPool(pool)
-  const client = await untilAcquired(pool.connect(), signal, (late) => late.release())
-  // `pg` refuses query objects in its pipeline mode. Flights do the same, and more.
-  if (Reflect.get(client, 'pipeline') === true) {
-    pipelined.add(client)
-    Reflect.set(client, 'pipeline', false)
+  for (;;) {
+    const client = await untilAcquired(pool.connect(), signal, (late) => late.release(), shortage)
+    // `pg` refuses query objects in its pipeline mode. Flights do the same, and more.
+    if (Reflect.get(client, 'pipeline') === true) {
+      pipelined.add(client)
+      Reflect.set(client, 'pipeline', false)
+    }
+    // Not every pool tells.
+    heard(client)
+    if (era.trusts(client)) return client
+    giveBack(client, true)
   }
-  // Not every pool tells.
-  return heard(client)
 }
 
 const pipelined = new WeakSet<object>()
@@ -234,141 +245,11 @@ function giveBack(client: PgPoolClient, broken: boolean): void {
   client.release(broken)
 }
 
-/** One transaction on one client. */
-class Run<Client extends PgPoolClient> {
-  /** The client cannot be trusted any more. */
-  broken = false
-  readonly tx: PgTransaction<Client>
-  readonly #client: Client
-  readonly #names: PreparedNames
-
-  constructor(client: Client, names: PreparedNames) {
-    this.#client = client
-    this.#names = names
-    this.tx = new PgTransaction(client, names)
-  }
-
-  async steps<T>({ isolation }: TransactionOptions, work: TransactionWork<PgTx<Client>, T>): Promise<T> {
-    try {
-      const own = await this.#begin(isolation, work.first)
-      const { value, last, committed } = await this.tx.watch.during(() => work.body(this.tx, own))
-      if (last === undefined) await this.#rollback()
-      else {
-        const written = await this.#commit(last)
-        committed?.(written)
-      }
-      return value
-    } catch (error) {
-      if (isHapaxError(error, 'transaction-lost')) this.destroy()
-      else if (!(await this.#rollback())) throw cutOff(error)
-      throw error
-    }
-  }
-
-  /** Without a body, BEGIN and COMMIT travel together. */
-  async whole({ isolation }: TransactionOptions, statements: readonly Statement[]): Promise<readonly Result[]> {
-    const same = sameSession(this.#client)
-    try {
-      if (same !== undefined) return await this.#whole(isolation, [same, ...statements])
-      const answers = await this.#begin(isolation, statements)
-      await this.#commit([])
-      return answers
-    } catch (error) {
-      await this.#rollback()
-      throw error
-    }
-  }
-
-  async #whole(
-    isolation: TransactionOptions['isolation'],
-    statements: readonly Statement[],
-  ): Promise<readonly Result[]> {
-    try {
-      const asking = speaksUtf8(this.#client)
-      if (asking !== undefined) await asking
-      const answers = await this.#send([beginOf(isolation), ...statements, COMMIT])
-      if (answers.at(-1)?.command === 'COMMIT') return answers.slice(2, -1)
-    } catch (error) {
-      if (!(error instanceof NotSent || isHarmless(classify(error))) || isStalePlan(error)) this.destroy()
-      if (isOtherSession(error) || this.#mayGoElsewhere(error)) throw new Changed()
-      throw isUnsent(error) ? new NotSent(error) : error
-    }
-    throw new HapaxError('transaction-aborted', 'the database rolled the transaction back at COMMIT')
-  }
-
-  async #begin(isolation: TransactionOptions['isolation'], first: readonly Statement[]): Promise<readonly Result[]> {
-    try {
-      const asking = speaksUtf8(this.#client)
-      if (asking !== undefined) await asking
-      const [, session, ...own] = await this.#send([beginOf(isolation), SESSION, ...first])
-      if (!isAsBefore(this.#client, session)) throw new Changed()
-      return own
-    } catch (error) {
-      if (!(error instanceof NotSent || isHarmless(classify(error))) || isStalePlan(error)) this.destroy()
-      throw this.#mayGoElsewhere(error) ? new Changed() : error
-    }
-  }
-
-  /** Whether the trouble is that of this connection, and nothing has happened yet. */
-  #mayGoElsewhere(error: unknown): boolean {
-    return this.#names.isRefusal(error) || isStalePlan(error) || hasOtherRole(this.#client, error)
-  }
-
-  async #commit(last: readonly Statement[]): Promise<readonly Result[]> {
-    // The signal has ended this transaction while its body went on.
-    if (this.broken) throw transactionClosed()
-    try {
-      const insisting = insistOnUtf8(this.#client)
-      if (insisting !== undefined) await beforeCommit(() => insisting)
-      const answers = await this.#send([...last, COMMIT])
-      if (answers.at(-1)?.command === 'COMMIT') return answers.slice(0, -1)
-    } catch (error) {
-      this.#names.isRefusal(error)
-      if (classify(error) === 'lost' || isStalePlan(error)) this.destroy()
-      throw isUnsent(error) ? new NotSent(error) : error
-    }
-    throw new HapaxError('transaction-aborted', 'the database rolled the transaction back at COMMIT')
-  }
-
-  #send(statements: readonly Statement[]): Promise<readonly Answer[]> {
-    try {
-      return send(this.#client, statements, this.#names)
-    } catch (error) {
-      // Not an error of the server: a text that the database or the client cannot take, or that is longer than any text may be.
-      throw new NotSent(error)
-    }
-  }
-
-  /** False: something is still running, and the client was destroyed. */
-  async #rollback(): Promise<boolean> {
-    if (this.broken) return true
-    if (!(await this.tx.watch.settled())) {
-      this.destroy()
-      return false
-    }
-    await this.#client.query('rollback').catch(() => this.destroy())
-    return true
-  }
-
-  destroy(): void {
-    this.broken = true
-    this.tx.watch.close()
-    destroy(this.#client)
-  }
-}
-
 /** The result of the last statement of a text. */
 function lastOf(answer: PgResult | PgResult[]): Result {
   const last = Array.isArray(answer) ? answer.at(-1) : answer
   return last === undefined ? NO_ANSWER : asAnswer(last)
 }
-
-function beginOf(isolation: TransactionOptions['isolation']): Statement {
-  return isolation === undefined ? BEGIN : command(`begin isolation level ${isolationOption(isolation)}`)
-}
-
-const BEGIN = command('begin')
-const COMMIT = command('commit')
 
 /** A pooler is nothing that a program can be told by an error: everything works, only slower. */
 function warnOfPooler(): void {

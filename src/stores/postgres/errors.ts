@@ -36,10 +36,12 @@ const CLASSES: Readonly<Record<string, ErrorClass>> = {
 /** A value of more than 1 GB, which is an internal error to PostgreSQL. */
 const TOO_LARGE = /^invalid memory alloc request size/
 
-const SOCKET_ERRORS = /^(ECONN|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|ENOENT)/
+// Those of postgres.js begin with CONNECT.
+const SOCKET_ERRORS =
+  /^(CONNECTION_|CONNECT_TIMEOUT|ECONN|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|ENOENT)/
 const IN_RECOVERY = /during recovery|recovery is in progress|hot standby/
 const DRIVER_MESSAGES =
-  /Connection terminated|connection error and is not queryable|Client was closed|timeout exceeded when trying to connect|Query read timeout|Cannot use a pool after calling end/
+  /Connection terminated|connection error and is not queryable|Client was closed|timeout exceeded when trying to connect|Query read timeout|Cannot use a pool after calling end|PGlite is clos(?:ed|ing)/
 
 interface DatabaseError {
   readonly code?: unknown
@@ -79,6 +81,21 @@ function kindOf({ code, severity, message, constraint }: DatabaseError): ErrorCl
     if (SOCKET_ERRORS.test(code)) return 'lost'
   }
   return typeof message === 'string' && DRIVER_MESSAGES.test(message) ? 'lost' : 'other'
+}
+
+/** Whether the server takes no writes: it has been a primary, or has never been one. */
+export function isReadOnly(error: unknown): boolean {
+  for (const { code, message } of databaseErrors(error)) {
+    if (code === '25006') return true
+    if ((code === '55000' || code === '0A000') && IN_RECOVERY.test(String(message))) return true
+  }
+  return false
+}
+
+/** Whether a login was refused because the server, the database or the role has as many connections as it may. */
+export function isServerFull(error: unknown): boolean {
+  for (const { code } of databaseErrors(error)) if (code === '53300') return true
+  return false
 }
 
 /**

@@ -1,7 +1,10 @@
 import { Socket } from 'node:net'
 import {
+  budgetOption,
+  type ConnectionBudget,
   contained,
   expected,
+  fieldOf,
   flag,
   identifier,
   loadClient,
@@ -11,9 +14,11 @@ import {
   systemClock,
   within,
 } from '../../base/index.ts'
-import type { Connection, Store } from '../../contracts/index.ts'
-import { type Dialect, sqlStore } from '../sql/index.ts'
+import type { Connection, ConnectionSource, Store } from '../../contracts/index.ts'
+import { connectionOn, type Dialect, isConnection, sqlStore } from '../sql/index.ts'
+import { budgetedPools } from './budgeted.ts'
 import { PgConnection, type PgPools } from './connection.ts'
+import { HostsPool, type OwnPool, urlsOf } from './hosts.ts'
 import { PgListener } from './listener.ts'
 import type { PgClient, PgClientOf, PgPool, PgPoolClient, PgTx } from './pg.ts'
 import { dialect } from './statements/sql.ts'
@@ -54,10 +59,18 @@ export interface PostgresPoolOptions<Pool extends PgPool> extends PostgresSchema
 
 /** A pool that hapax opens and closes itself, and a small one beside it for control work. */
 export interface PostgresUrlOptions extends PostgresSchema, PostgresStatements {
-  /** `postgres://user:password@host:5432/database`; undefined, as a missing environment variable is, is refused. */
+  /**
+   * `postgres://user:password@host:5432/database`; undefined, as a missing environment variable is, is refused. Several hosts,
+   * `postgres://one,two/database?target_session_attrs=read-write`, are tried in turn until one takes writes.
+   */
   readonly url: string | undefined
   /** Connections at most, for handlers. @default 10 */
   readonly max?: number
+  /**
+   * Bounds the connections of several stores together: what `connectionBudget(n)` returned. Control work has its share there, and
+   * nothing is listened to. @default none, and two connections for control work and one to listen beside `max`
+   */
+  readonly budget?: ConnectionBudget
 }
 
 /**
@@ -67,18 +80,24 @@ export interface PostgresUrlOptions extends PostgresSchema, PostgresStatements {
  * One signature for all of them: of overloads, the compiler reports only the last one, which may be the wrong one.
  */
 export function postgres<Pool extends PgPool = PgPool, Tx = PgTx<PgClientOf<Pool>>, Own = PgClient>(
-  given: PostgresPoolOptions<Pool> | PostgresUrlOptions | Connection<Tx, Own>,
+  given: PostgresPoolOptions<Pool> | PostgresUrlOptions | Connection<Tx, Own> | ConnectionSource<Tx, Own>,
   options?: PostgresSchema,
 ): Store<Tx, Own>
 export function postgres(
-  given: PostgresPoolOptions<PgPool> | PostgresUrlOptions | Connection<unknown, unknown>,
+  given:
+    | PostgresPoolOptions<PgPool>
+    | PostgresUrlOptions
+    | Connection<unknown, unknown>
+    | ConnectionSource<unknown, unknown>,
   options: PostgresSchema = {},
 ): Store<unknown, unknown> | Store<PgTx, PgClient> {
-  if (typeof given === 'object' && given !== null && 'transaction' in given) {
+  if (isConnection(given)) {
     noOthers('options of postgres', options, ['schema', 'listen'])
-    return sqlStore(given, dialectOf(options))
+    return sqlStore(connectionOn('postgres', given), dialectOf(options))
   }
-  noOthers('options of postgres', given, ['pool', 'control', 'url', 'max', 'schema', 'listen', 'prepare'])
+  if (fieldOf(given, 'connect') !== undefined)
+    expected('options of postgres', 'an object such as { pool }', 'the pool itself')
+  noOthers('options of postgres', given, ['pool', 'control', 'url', 'max', 'budget', 'schema', 'listen', 'prepare'])
   noOthers('second argument', options, [])
   return sqlStore(connectionOf(given), dialectOf(given))
 }
@@ -98,6 +117,8 @@ function connectionOf(options: PostgresPoolOptions<PgPool> | PostgresUrlOptions)
   }
   if ('pool' in options && 'url' in options && options.url !== undefined)
     expected('options', 'either a pool or a url', 'both')
+  if ('pool' in options && fieldOf(options, 'budget') !== undefined)
+    expected('options', 'a url beside a budget', 'a pool, whose connections nobody can count')
   return new PgConnection('pool' in options ? given(options) : opened(options), options.prepare)
 }
 
@@ -115,17 +136,24 @@ function given({ pool, control }: PostgresPoolOptions<PgPool>): PgPools<PgPoolCl
   refuseUnsetUrl(control, undefined, 'control.url')
   const url = checkedUrl('control.url', control.url)
   const own = lazyPool(url, CONTROL)
-  return { size, handlers, control: own.get, listen: listenOn(url), close: own.close }
+  return { size, handlers, control: own.get, doubted: own.doubt, listen: listenOn(url), close: own.close }
 }
 
 function opened(options: PostgresUrlOptions): PgPools<PgPoolClient> {
   refuseUnsetUrl(options)
   const most = positiveInteger('max', options.max, 10)
   const url = checkedUrl('url', options.url)
+  const budget = budgetOption(options.budget)
+  if (budget !== undefined) {
+    return budgetedPools(url, budget, { handlers: Math.min(most, budget.forOne), control: CONTROL })
+  }
   const [handlers, control] = [lazyPool(url, most), lazyPool(url, CONTROL)]
   const close = async (): Promise<void> => void (await Promise.all([handlers.close(), control.close()]))
+  const doubted = (): void => {
+    for (const pool of [handlers, control]) pool.doubt()
+  }
   const size = { max: most, control: 0 }
-  return { size, handlers: handlers.get, control: control.get, listen: listenOn(url), close }
+  return { size, handlers: handlers.get, control: control.get, doubted, listen: listenOn(url), close }
 }
 
 function listenOn(url: string): PgPools<PgPoolClient>['listen'] {
@@ -138,6 +166,7 @@ function listenOn(url: string): PgPools<PgPoolClient>['listen'] {
 function checkedUrl(name: string, url: string | undefined): string {
   if (typeof url !== 'string' || !/^postgres(ql)?:\/\//.test(url))
     expected(name, 'a postgres:// URL', url && '(not shown)')
+  urlsOf(name, url)
   return url
 }
 
@@ -152,8 +181,14 @@ function sizeOf(pool: object): number | undefined {
   return typeof options?.max === 'number' ? options.max : undefined
 }
 
+interface LazyPool {
+  get(): OwnPool | Promise<OwnPool>
+  doubt(): void
+  close(): Promise<void>
+}
+
 /** A pool that is opened when it is needed. */
-function lazyPool(url: string, max: number): { get(): OwnPool | Promise<OwnPool>; close(): Promise<void> } {
+function lazyPool(url: string, max: number): LazyPool {
   let opened: OwnPool | Promise<OwnPool> | undefined
   return {
     get: () => {
@@ -169,6 +204,9 @@ function lazyPool(url: string, max: number): { get(): OwnPool | Promise<OwnPool>
       )
       return opening
     },
+    doubt: () => {
+      if (opened instanceof HostsPool) opened.doubt()
+    },
     close: async () => {
       const pool = await opened
       // A connection that does not answer would keep end() waiting for ever.
@@ -179,25 +217,28 @@ function lazyPool(url: string, max: number): { get(): OwnPool | Promise<OwnPool>
 
 /** How long the pool may take to end. */
 const END_MS = 5_000
-
-interface OwnPool extends PgPool {
-  end(): Promise<void>
-}
+/** How long a link may be silent before the system asks whether it is still there; by itself it waits for two hours. */
+const KEEP_ALIVE_MS = 10_000
 
 async function openPool(url: string, max: number): Promise<OwnPool> {
   const pg = await loadClient('postgres({ url })', ['pg'], () => import('pg'))
-  const pool = new pg.default.Pool({
-    connectionString: url,
-    max,
-    stream: () => contained(new Socket()),
-    connectionTimeoutMillis: 10_000,
-    keepAlive: true,
-    application_name: 'hapax',
+  const pools = urlsOf('url', url).map((connectionString) => {
+    const pool = new pg.default.Pool({
+      connectionString,
+      max,
+      stream: () => contained(new Socket()),
+      connectionTimeoutMillis: 10_000,
+      keepAlive: true,
+      keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
+      application_name: 'hapax',
+    })
+    listenForErrors(pool)
+    // With TLS another socket is put around the first one.
+    pool.on('connect', containStream)
+    return pool
   })
-  listenForErrors(pool)
-  // With TLS another socket is put around the first one.
-  pool.on('connect', containStream)
-  return pool
+  const [only] = pools
+  return only !== undefined && pools.length === 1 ? only : new HostsPool(pools)
 }
 
 function containStream(client: object): void {

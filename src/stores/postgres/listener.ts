@@ -3,6 +3,7 @@
 import { Socket } from 'node:net'
 import { contained, heard, loadClient, pause, systemClock, within } from '../../base/index.ts'
 import type { ListenOptions } from '../../contracts/index.ts'
+import { urlsOf } from './hosts.ts'
 
 /** The part of a `pg` client that is used. */
 interface ListenClient {
@@ -17,14 +18,15 @@ interface ListenClient {
 
 /** Listens until it is ended: connects again, with pauses, whenever the connection breaks. */
 export class PgListener {
-  readonly #url: string
+  /** One for each host; a server that takes no writes does not listen either. */
+  readonly #urls: readonly string[]
   readonly #options: ListenOptions
   readonly #ending = new AbortController()
   readonly #running: Promise<void>
   #client: ListenClient | undefined
 
   constructor(url: string, options: ListenOptions) {
-    this.#url = url
+    this.#urls = urlsOf('url', url)
     this.#options = options
     this.#running = this.#run()
   }
@@ -36,10 +38,10 @@ export class PgListener {
   }
 
   async #run(): Promise<void> {
-    for (let failures = 1; !this.#ended; failures++) {
+    for (let [failures, turn] = [1, 0]; !this.#ended; failures++, turn++) {
       const began = performance.now()
       try {
-        const connected = await this.#connected()
+        const connected = await this.#connected(this.#urls[turn % this.#urls.length] ?? '')
         if (!connected) return this.#options.deaf('a pooler is in between, which does not pass notifications on')
       } catch {
         // Tried again.
@@ -55,9 +57,9 @@ export class PgListener {
   }
 
   /** Listens for as long as the connection lasts. False: it is not a connection to the server itself. */
-  async #connected(): Promise<boolean> {
+  async #connected(url: string): Promise<boolean> {
     const broken = Promise.withResolvers<void>()
-    const client = await open(this.#url)
+    const client = await open(url)
     heard(client)
     client.on('error', () => broken.resolve())
     client.on('end', () => broken.resolve())
@@ -74,11 +76,15 @@ export class PgListener {
         else probe.heard(payload)
       })
       await until(client.query(`listen "${this.#options.channel}"`))
-      await this.#options.tell(probe.text)
-      await until(probe.came)
+      const heardItself = async (): Promise<void> => {
+        const came = probe.again()
+        await this.#options.tell(probe.text)
+        await until(came)
+      }
+      await heardItself()
       // What was said before nobody heard.
       this.#options.heard(undefined)
-      await this.#watch(client, broken.promise)
+      await this.#watch(heardItself, broken.promise)
     } finally {
       this.#client = undefined
       await within(systemClock, END_MS, client.end(), () => {}).catch(() => {})
@@ -86,8 +92,11 @@ export class PgListener {
     return true
   }
 
-  /** Asks now and then whether the link is still there: it may be dead although no side has closed it. */
-  async #watch(client: ListenClient, broken: Promise<void>): Promise<void> {
+  /**
+   * Speaks to itself now and then: the link may be dead although no side has closed it, or lead to a server that is not the one any
+   * more which others speak to.
+   */
+  async #watch(heardItself: () => Promise<void>, broken: Promise<void>): Promise<void> {
     const over = new AbortController()
     const stop = (): void => over.abort()
     void broken.then(stop)
@@ -95,7 +104,7 @@ export class PgListener {
     try {
       while (!over.signal.aborted && !this.#ended) {
         await pause(systemClock, WATCH_MS, over.signal)
-        if (!over.signal.aborted) await inTime(client.query('select 1'), broken)
+        if (!over.signal.aborted) await heardItself()
       }
     } finally {
       this.#ending.signal.removeEventListener('abort', stop)
@@ -106,13 +115,13 @@ export class PgListener {
 /** A notification to oneself. */
 class Probe {
   readonly text: string = `${PROBE}${crypto.randomUUID()}`
-  readonly came: Promise<void>
-  readonly #resolve: () => void
+  #resolve = (): void => {}
 
-  constructor() {
+  /** Resolves when it comes the next time. */
+  again(): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>()
-    this.came = promise
     this.#resolve = resolve
+    return promise
   }
 
   heard(text: string): void {
@@ -127,6 +136,7 @@ async function open(url: string): Promise<ListenClient> {
     stream: () => contained(new Socket()),
     connectionTimeoutMillis: ANSWER_MS,
     keepAlive: true,
+    keepAliveInitialDelayMillis: ANSWER_MS,
     application_name: 'hapax listener',
   })
 }

@@ -11,6 +11,8 @@ export interface ClaimRead {
   readonly attempts: number
   readonly takenAt: Date
   readonly receipt: string
+  /** Whether what is beside it is not there: a cluster moves it at this moment. */
+  readonly torn: boolean
   /** The fields that were asked for. */
   readonly more: Replies
 }
@@ -21,5 +23,6 @@ export async function readClaim(commands: Commands, key: string, fields: readonl
   const state = more.text()
   const held = more.text().trim() !== ''
   const [dueAt, attempts, takenAt] = [more.date(), more.number(), more.date()]
-  return { state, held, dueAt, attempts, takenAt, receipt: more.text(), more }
+  const [receipt, torn] = [more.text(), more.number() === 1]
+  return { state, held, dueAt, attempts, takenAt, receipt, torn, more }
 }

@@ -268,7 +268,7 @@ function isPassing(error: unknown): boolean {
   return (
     reply === undefined ||
     PASSING.has(reply) ||
-    /^ERR Script attempted to access a non local key/.test(messageOf(asError(error)))
+    /^ERR (Script attempted|Attempted) to access a non local key/.test(messageOf(asError(error)))
   )
 }
 

@@ -142,8 +142,10 @@ export class FailedIndex implements Omit<StoreFailed, 'edit'> {
     const stranded = await this.#commands.run(scripts.STRANDED, this.#names.moving, [String(STRANDED_MS)])
     for (const each of stranded) {
       const found = wordOf(each)
-      await this.#summary(found)
-      await this.#commands.call('ZREM', this.#names.moving, found)
+      // Later, behind the others: nothing else would find it again.
+      if ((await this.#summary(found)) === 'torn')
+        await this.#commands.run(scripts.POSTPONE, this.#names.moving, ['0', found])
+      else await this.#commands.call('ZREM', this.#names.moving, found)
     }
   }
 
@@ -168,7 +170,7 @@ export class FailedIndex implements Omit<StoreFailed, 'edit'> {
     for (;;) {
       const entries = await this.#page(from, last)
       const summaries = await Promise.all(entries.map((each) => this.#summary(each)))
-      for (const summary of summaries) if (summary !== undefined && matches(summary, where, now)) yield summary
+      for (const summary of summaries) if (typeof summary === 'object' && matches(summary, where, now)) yield summary
       const end = entries.at(-1)
       if (end === undefined) return
       last = ofEntry(end).seq
@@ -190,10 +192,12 @@ export class FailedIndex implements Omit<StoreFailed, 'edit'> {
     return numberOf(listOf(time)[0]) * 1000
   }
 
-  /** What an entry stands for; if its claim has moved on, it is brought where it belongs. */
-  async #summary(found: string): Promise<Summary | undefined> {
+  /** What an entry stands for; if its claim has moved on, it is brought where it belongs, unless half of the claim is missing. */
+  async #summary(found: string): Promise<Summary | 'torn' | undefined> {
     const { name, seq } = ofEntry(found)
-    const { state, receipt, more } = await readClaim(this.#commands, this.#names.key(name), SUMMARY)
+    const { state, receipt, torn, more } = await readClaim(this.#commands, this.#names.key(name), SUMMARY)
+    // What is done belongs nowhere, whatever is missing.
+    if (torn && state !== 'd') return 'torn'
     const same = more.text() === seq
     if (state === 'f' && same) {
       const { type, id } = unpackReceipt(receipt)

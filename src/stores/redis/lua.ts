@@ -41,6 +41,8 @@ local function prolong(key, until_ms) redis.call('SETRANGE', key, 47, moment(unt
 local function with_more(key) redis.call('SETRANGE', key, 70, '1') end
 -- A cluster moves keys one by one: without the other half, a call that was made would seem not to have been.
 local function torn(key, v) return v and has_more(v) and redis.call('EXISTS', more(key)) == 0 end
+-- The server that a slot leaves refuses keys that it does not have, and what a script wrote before stays: so this comes before the first write.
+local function reach_more(key) redis.call('EXISTS', more(key)) end
 local TORN = redis.error_reply('TRYAGAIN half of a message is not on this node; the slot is being moved, or the key was evicted')
 `
 

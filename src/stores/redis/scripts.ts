@@ -75,6 +75,9 @@ each(3, function(i, key, token, receipt)
       if owner == NOBODY then say('waiting', due - now) else say('busy') end
     elseif owner ~= token and sub(v, 68, 70) ~= '000' and not alone then
       say('suspect', tonumber(sub(v, 68, 70)))
+    elseif sub(v, 71, 71) == '3' and torn(key, v) then
+      -- One half would stay, and the other one expire.
+      lost = true
     else
       say('ours', take(key, v, token, lease))
     end
@@ -174,6 +177,7 @@ local key, token = KEYS[1], ARGV[1]
 local v = redis.call('GET', key)
 if torn(key, v) then return TORN end
 if held(v, token .. ARGV[2]) then
+  reach_more(key)
   local attempts = string.format('%06.0f', math.min(tonumber(ARGV[3]), 999999))
   local crashes = string.format('%03.0f', math.min(tonumber(ARGV[4]), 999))
   local open = NOBODY .. ARGV[2] .. moment(now + tonumber(ARGV[5])) .. attempts .. crashes .. '1'
@@ -204,6 +208,7 @@ if v and sub(v, 1, 1) == 'f' and sub(v, 2, 47) == lease then
   return { 1, known(key, v, 'q'), known(key, v, 'l') }
 end
 if not held(v, lease) then return { 0, '', '' } end
+reach_more(key)
 local before = known(key, v, 'q')
 if before ~= '' then seq = string.match(before, '^%d+') .. string.match(seq, '%-%d+$') end
 local attempts = string.format('%06.0f', math.min(tonumber(ARGV[3]), 999999))
@@ -256,13 +261,13 @@ end
 return { 1 }
 `)
 
-/** KEYS: a claim. ARGV: which fields. Answers state, token, due, attempts, taken, receipt, and the fields; nothing: it is not there. */
+/** KEYS: a claim. ARGV: which fields. Answers state, token, due, attempts, taken, receipt, whether half is missing, and the fields; or nothing. */
 export const READ: Script = script(`${CLAIMS}
 local key = KEYS[1]
 local v = redis.call('GET', key)
 if not v then return {} end
-local out = { sub(v, 1, 1), sub(v, 2, 37), sub(v, 48, 61), sub(v, 62, 67), sub(v, 72, 85), sub(v, 86) }
-for i, field in ipairs(ARGV) do out[6 + i] = redis.call('HGET', more(key), field) end
+local out = { sub(v, 1, 1), sub(v, 2, 37), sub(v, 48, 61), sub(v, 62, 67), sub(v, 72, 85), sub(v, 86), torn(key, v) and 1 or 0 }
+for i, field in ipairs(ARGV) do out[7 + i] = redis.call('HGET', more(key), field) end
 return out
 `)
 

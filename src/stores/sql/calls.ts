@@ -9,6 +9,9 @@ export class SqlCalls<Tx, Own = Tx> {
   readonly #connection: Connection<Tx, Own>
   readonly #dialect: Dialect
   readonly #errors: StoreErrors
+  /** What is not answered yet, and when each of these was given its connection. */
+  readonly #unanswered = new Set<{ readonly since: number }>()
+  #answeredAt = Number.NEGATIVE_INFINITY
 
   constructor(connection: Connection<Tx, Own>, dialect: Dialect, errors: StoreErrors) {
     this.#connection = connection
@@ -16,15 +19,18 @@ export class SqlCalls<Tx, Own = Tx> {
     this.#errors = errors
   }
 
-  /** One statement; again on a new connection if the first one was broken. All of them may be repeated. */
-  async run(statement: Statement, limitMs: number = QUERY_MS): Promise<Result> {
+  /**
+   * One statement; again on a new connection if the first one was broken. All of them may be repeated. `acquired` is called when it
+   * has a connection.
+   */
+  async run(statement: Statement, limitMs: number = QUERY_MS, acquired?: () => void): Promise<Result> {
     try {
-      return await this.#inTime(statement, limitMs)
+      return await this.#inTime(statement, limitMs, acquired)
     } catch (error) {
       const stale = this.#dialect.classify(error) === 'lost'
       if (!stale) throw this.#errors.ofQuery(error)
     }
-    return this.#inTime(statement, limitMs).catch((error: unknown) => {
+    return this.#inTime(statement, limitMs, acquired).catch((error: unknown) => {
       throw this.#errors.ofQuery(error)
     })
   }
@@ -32,10 +38,13 @@ export class SqlCalls<Tx, Own = Tx> {
   /** One transaction: a statement, and those that follow from its result; undefined rolls back. Resolves to that result. */
   short(
     first: Statement,
-    then: (answer: Result) => readonly Statement[] | undefined,
+    then: (answer: Result, before: Result | undefined) => readonly Statement[] | undefined,
     where?: CallWhere,
   ): Promise<Result> {
-    return this.claiming(first, async (_tx, answer) => ({ value: answer, last: then(answer) }), where)
+    const body = async (_tx: Tx, answer: Result, before: Result | undefined) => {
+      return { value: answer, last: then(answer, before) }
+    }
+    return this.claiming(first, body, where)
   }
 
   /** One statement in a transaction with settings of its own, which changes nothing. */
@@ -43,7 +52,8 @@ export class SqlCalls<Tx, Own = Tx> {
     if (settings.length === 0) return this.run(statement, limitMs)
     const limit = new AbortController()
     // The database ends the statement itself, and says so; this is for one that does not respond.
-    const cancel = systemClock.after(limitMs + GRACE_MS, () => limit.abort(late(limitMs)))
+    // An answer that came while this process stood still is read first.
+    const cancel = systemClock.after(limitMs + GRACE_MS, () => setImmediate(() => limit.abort(late(limitMs))))
     const work: TransactionWork<Tx, Result> = {
       first: [...settings, statement],
       body: async (_tx, answers) => ({ value: answers.at(-1) ?? NO_ANSWER, last: undefined }),
@@ -64,14 +74,18 @@ export class SqlCalls<Tx, Own = Tx> {
   /** As `short`, with more to ask in between. */
   async claiming<T>(
     first: Statement,
-    body: (tx: Tx, answer: Result) => Promise<{ readonly value: T; readonly last: readonly Statement[] | undefined }>,
-    where: CallWhere = {},
+    body: (
+      tx: Tx,
+      answer: Result,
+      before: Result | undefined,
+    ) => Promise<{ readonly value: T; readonly last: readonly Statement[] | undefined }>,
+    { before = [], ...where }: CallWhere = {},
   ): Promise<T> {
     // A process that is paused in here must not keep the rows for long.
     const settings = this.#dialect.transactions.settings(SHORT, 'claim')
     const work: TransactionWork<Tx, T> = {
-      first: [...settings, first],
-      body: (tx, answers) => body(tx, answers.at(-1) ?? NO_ANSWER),
+      first: [...settings, ...before, first],
+      body: (tx, answers) => body(tx, answers.at(-1) ?? NO_ANSWER, before.length === 0 ? undefined : answers.at(-2)),
     }
     // The link may be dead although no error was reported.
     const limit = new AbortController()
@@ -93,21 +107,54 @@ export class SqlCalls<Tx, Own = Tx> {
   async whole<T>(work: TransactionWork<Tx, T>, options: CallOptions = {}): Promise<T> {
     try {
       const { classify, doomOf } = this.#dialect
-      return await this.#connection.transaction({ ...options, classify, doomOf }, work)
+      const open = (acquired: () => void): Promise<T> =>
+        this.#connection.transaction({ ...options, acquired, classify, doomOf }, work)
+      return await this.#observed(options.acquired, open)
     } catch (error) {
       throw this.#errors.ofQuery(error instanceof NotSent ? error.cause : error)
     }
   }
 
-  #inTime(statement: Statement, limitMs: number): Promise<Result> {
-    return within(systemClock, limitMs + GRACE_MS, this.#connection.query(statement, limitMs), () => {
-      throw late(limitMs)
-    })
+  /** Whether something has waited so long for its answer, and nothing else got one meanwhile. */
+  isSilent(ms: number): boolean {
+    const then = systemClock.monotonic() - ms
+    return this.#answeredAt < then && [...this.#unanswered].some(({ since }) => since <= then)
+  }
+
+  #inTime(statement: Statement, limitMs: number, acquired: (() => void) | undefined): Promise<Result> {
+    return this.#observed(acquired, (begun) =>
+      within(systemClock, limitMs + GRACE_MS, this.#connection.query(statement, limitMs, begun), () => {
+        throw late(limitMs)
+      }),
+    )
+  }
+
+  /** Keeps in mind since when something waits for its answer: from when it has a connection. */
+  async #observed<T>(acquired: (() => void) | undefined, ask: (begun: () => void) => Promise<T>): Promise<T> {
+    const sent = { since: Number.POSITIVE_INFINITY }
+    const begun = (): void => {
+      sent.since = systemClock.monotonic()
+      acquired?.()
+    }
+    this.#unanswered.add(sent)
+    try {
+      const answer = await ask(begun)
+      this.#answeredAt = systemClock.monotonic()
+      return answer
+    } catch (error) {
+      if (this.#dialect.answered(error)) this.#answeredAt = systemClock.monotonic()
+      throw error
+    } finally {
+      this.#unanswered.delete(sent)
+    }
   }
 }
 
 type CallOptions = Omit<TransactionOptions, 'classify' | 'doomOf'>
-type CallWhere = Pick<TransactionOptions, 'control'>
+type CallWhere = Pick<TransactionOptions, 'control'> & {
+  /** Statements in front of the first one; they are sent with it. */
+  readonly before?: readonly Statement[] | undefined
+}
 
 /** What must come through while handlers have all the connections of their pool. */
 export const CONTROL: CallWhere = { control: true }

@@ -76,7 +76,8 @@ const PATIENCE_MS = 120_000
 
 /** What `migration` does, for other tools. */
 export function migrationSql(dialect: Dialect, versions?: readonly number[]): MigrationSql {
-  const chosen = numbered(dialect).filter(({ version }) => versions?.includes(version) ?? true)
+  const all = numbered(dialect)
+  const chosen = all.filter(({ version }) => versions?.includes(version) ?? true)
   const applied = chosen.flatMap(({ version, name, checksum, sql }) => [
     `-- migration ${version}: ${name}\n${sql[0]}`,
     ...sql.slice(1),
@@ -87,8 +88,19 @@ export function migrationSql(dialect: Dialect, versions?: readonly number[]): Mi
     statements: chosen.length === 0 ? [] : [...begun, ...applied].map(compact),
     before: ['begin', ...dialect.schema.lock.map(inlined)],
     after: [...dialect.schema.unlock.map(inlined), 'commit'],
+    checksums: chosen.map(({ checksum }) => checksum),
+    undo: chosen.length < all.length ? [] : dropped([dialect.schema.table.text, ...all.flatMap(({ sql }) => sql)]),
     delimiter: dialect.schema.delimiter,
   }
+}
+
+/** Drops what these statements create, the last thing first. A schema stays: it may have been there before. */
+function dropped(statements: readonly string[]): readonly string[] {
+  const made = statements.flatMap((text) => {
+    const [, kind, name] = /^\s*create (table|function|procedure) (?:if not exists )?([^\s(]+)/.exec(text) ?? []
+    return name === undefined ? [] : [`drop ${kind} if exists ${name}`]
+  })
+  return made.reverse()
 }
 
 /** Without empty lines, so that one between two statements tells them apart. */

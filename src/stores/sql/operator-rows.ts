@@ -1,5 +1,15 @@
 import type { ErrorRecord } from '../../base/index.ts'
-import type { FailedGroup, FailedMessage, HeldKey, Origin, Row, SentMessage, Trace } from '../../contracts/index.ts'
+import type {
+  AuditEntry,
+  FailedGroup,
+  FailedMessage,
+  HeldKey,
+  Origin,
+  Row,
+  SentMessage,
+  Trace,
+  WaitingMessage,
+} from '../../contracts/index.ts'
 import { storedTrace } from '../../message/index.ts'
 import { asBoolean, asDate, asErrorRecord, asMessage, asNumber, asPast, asSeq, asText, unrecognised } from './values.ts'
 
@@ -76,6 +86,47 @@ export function asSent(row: Row): SentMessage {
   }
 }
 
+const WAITING_STATES = ['waiting', 'retrying', 'held', 'leased'] as const
+
+/** A row of the dialect's `waiting` statements. */
+export function asWaiting(origin: Origin, row: Row): WaitingMessage {
+  const state = asText(row['state'])
+  return {
+    seq: asSeq(row['seq']),
+    origin,
+    scope: asText(row['scope']),
+    source: asText(row['source']),
+    id: asText(row['id']),
+    type: asText(row['type']),
+    key: orNull(asText, row['key']),
+    state: WAITING_STATES.find((each) => each === state) ?? 'waiting',
+    ordered: asBoolean(row['ordered']),
+    attempts: asNumber(row['attempts']),
+    bytes: asNumber(row['bytes']),
+    createdAt: asDate(row['created_at']),
+    dueAt: asDate(row['due_at']),
+    heldAt: orNull(asDate, row['held_at']),
+    error: asErrorRecord(row['error']),
+    ...asPast(row),
+  }
+}
+
+/** A row of `audit`. Another version may have written an action that this one does not know. */
+export function asAuditEntry(row: Row): AuditEntry {
+  return {
+    seq: asSeq(row['seq']),
+    at: asDate(row['at']),
+    action: asText(row['action']) as AuditEntry['action'],
+    actor: asText(row['actor']),
+    note: orNull(asText, row['note']),
+    origin: orNull(asOrigin, row['origin']),
+    scope: orNull(asText, row['scope']),
+    source: orNull(asText, row['source']),
+    id: orNull(asText, row['id']),
+    type: orNull(asText, row['type']),
+  }
+}
+
 /** A row of `subscriptions`. */
 export function asSubscription(row: Row): { consumer: string; type: string; ordered: boolean } {
   return { consumer: asText(row['consumer']), type: asText(row['type']), ordered: asBoolean(row['ordered']) }
@@ -103,6 +154,7 @@ export function asTrace(row: Row): Trace {
     case 'inbox':
       return {
         where: place,
+        seq: asSeq(row['seq']),
         consumer: scope,
         ...common,
         ...traced(row),
@@ -115,6 +167,7 @@ export function asTrace(row: Row): Trace {
     case 'outbox':
       return {
         where: place,
+        seq: asSeq(row['seq']),
         relay: scope,
         ...common,
         ...traced(row),

@@ -13,8 +13,11 @@ import { sqlInbox } from './parts/inbox.ts'
 import { sqlJournal } from './parts/journal.ts'
 import { sqlKeys } from './parts/keys.ts'
 import { sqlNews } from './parts/news.ts'
+import { sqlOperations } from './parts/operations.ts'
 import { sqlOutbox } from './parts/outbox.ts'
+import { sqlPauses } from './parts/pauses.ts'
 import { sqlResponses } from './parts/responses.ts'
+import { sqlSamples } from './parts/samples.ts'
 import { sqlSchema } from './parts/schema.ts'
 import { sqlSent } from './parts/sent.ts'
 import { sqlSubscriptions } from './parts/subscriptions.ts'
@@ -24,9 +27,10 @@ import { sqlWorkers } from './parts/workers.ts'
 /** A store on an SQL database: the logic is in its parts, the statements are the dialect's, the transactions the connection's. */
 export function sqlStore<Tx, Own>(
   connection: Connection<Tx, Own>,
-  dialect: Dialect,
+  ofDatabase: Dialect,
   random: Random = systemRandom,
 ): Store<Tx, Own> {
+  const dialect = connection.features.oneWriter ? { ...ofDatabase, parallelWriters: false } : ofDatabase
   const errors = new StoreErrors(dialect)
   const calls = new SqlCalls(connection, dialect, errors)
   const context = { connection, dialect, calls, errors, random }
@@ -45,6 +49,9 @@ export function sqlStore<Tx, Own>(
     failed: sqlFailed(context),
     keys: sqlKeys(context),
     sent: sqlSent(context),
+    operations: sqlOperations(context),
+    pauses: sqlPauses(context),
+    samples: sqlSamples(context),
     admin: sqlAdmin(context),
     news: sqlNews(context),
     close: () => connection.close(),
@@ -52,8 +59,8 @@ export function sqlStore<Tx, Own>(
 }
 
 function features<Tx, Own>({ features: of }: Connection<Tx, Own>, dialect: Dialect): StoreFeatures {
-  const { name, roundTrips, lateUse, unawaited, pool } = of
-  const { isolationLevels, parallelWriters, ownTransactions } = dialect
+  const { name, roundTrips, lateUse, unawaited, ownTransactions, pool } = of
+  const { isolationLevels, parallelWriters } = dialect
   return Object.freeze({
     ...{ name, isolationLevels, parallelWriters, ownTransactions, durable: true },
     ...{ pool, roundTrips, lateUse, unawaited },

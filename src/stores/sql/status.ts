@@ -1,7 +1,7 @@
 // What a look at the tables found, put together. A dialect returns rows of a few kinds (`StatusStatements.look`); what they could only
 // count in part is estimated here.
 
-import type { GrowingTable, Growth, Origin, Row, StoreStatus, WorkerRow } from '../../contracts/index.ts'
+import type { GrowingTable, Growth, Origin, Pause, Row, StoreStatus, WorkerRow } from '../../contracts/index.ts'
 import { asWorker } from './rows.ts'
 import { asNumber, asText, asTextOrNull } from './values.ts'
 
@@ -53,6 +53,7 @@ export function asStatus(looked: readonly Row[], exact: readonly Row[] | undefin
     failed,
     tables: tablesOf(found, counts, now),
     workers: workersOf(looked, now),
+    paused: pausesOf(found),
   }
 }
 
@@ -78,6 +79,15 @@ function asFound(row: Row): Found {
     at: at === null ? undefined : asNumber(at),
     a: asTextOrNull(a),
   }
+}
+
+function pausesOf(found: readonly Found[]): readonly Pause[] {
+  const paused = found.filter(({ what }) => what === 'paused')
+  return paused
+    .map(({ place, scope, name: actor, at = 0, a: note }): Pause => {
+      return { origin: place === 'outbox' ? 'outbox' : 'inbox', scope, actor, note, at: new Date(at) }
+    })
+    .sort((a, b) => textOf(a.origin, b.origin) || textOf(a.scope, b.scope))
 }
 
 const textOf = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0)

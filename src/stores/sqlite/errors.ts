@@ -1,5 +1,5 @@
 import type { ErrorClass } from '../../contracts/index.ts'
-import { classOfCauses, fieldsOf } from '../sql/index.ts'
+import { classOfCauses, fieldsOf, sqliteCode } from '../sql/index.ts'
 
 /** Primary result codes by what they mean for the message. */
 const CLASSES: Readonly<Record<number, ErrorClass>> = {
@@ -17,14 +17,20 @@ const CLASSES: Readonly<Record<number, ErrorClass>> = {
   26: 'lost', // SQLITE_NOTADB
 }
 
-const BUSY = 5
+/** Codes of drivers about the connection itself. */
+const LINKS: Readonly<Record<string, ErrorClass>> = {
+  ERR_INVALID_STATE: 'lost',
+  CLIENT_CLOSED: 'lost',
+  HRANA_WEBSOCKET_ERROR: 'lost',
+  HRANA_CLOSED_ERROR: 'lost',
+  TRANSACTION_CLOSED: 'gone',
+}
+
 const IOERR = 10
 
 interface SqliteError {
   readonly code?: unknown
-  readonly errcode?: unknown
   readonly message?: unknown
-  readonly cause?: unknown
 }
 
 /** What an error of SQLite means; libraries wrap such errors, so causes are looked at as well. */
@@ -33,12 +39,15 @@ export function classify(error: unknown): ErrorClass {
 }
 
 function classOf(error: SqliteError): ErrorClass {
-  if (error.code === 'ERR_INVALID_STATE') return 'lost'
-  const code = primaryCode(error)
+  const link = typeof error.code === 'string' ? LINKS[error.code] : undefined
+  if (link !== undefined) return link
+  const code = sqliteCode(error)
   if (code === undefined) return 'other'
   if (code === 1 && typeof error.message === 'string') {
-    if (/^no such savepoint|no transaction is active/.test(error.message)) return 'gone'
-    if (error.message.startsWith('no such table')) return 'no-schema'
+    // libsql writes the name of the code in front.
+    const message = error.message.replace(/^SQLITE_ERROR: /, '')
+    if (/(^|[-:] )(no such savepoint|cannot (commit|rollback) - no transaction is active)/.test(message)) return 'gone'
+    if (/(^|[-:] )no such table/.test(message)) return 'no-schema'
   }
   return CLASSES[code] ?? 'other'
 }
@@ -51,16 +60,6 @@ export function doomOf(error: unknown): 'conflict' | 'lost' | undefined {
 
 /** Whether SQLite reported that a commit has not happened; after an I/O error it cannot know. */
 export function answered(error: unknown): boolean {
-  const code = primaryCode(fieldsOf(error))
+  const code = sqliteCode(fieldsOf(error))
   return code !== undefined && code !== IOERR
-}
-
-/** Whether another process holds the lock, so that nothing has happened yet. */
-export function isBusy(error: unknown): boolean {
-  return primaryCode(fieldsOf(error)) === BUSY
-}
-
-/** The result code without its extension. */
-function primaryCode({ code, errcode }: SqliteError): number | undefined {
-  return code === 'ERR_SQLITE_ERROR' && typeof errcode === 'number' ? errcode & 0xff : undefined
 }

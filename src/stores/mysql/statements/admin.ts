@@ -89,7 +89,7 @@ from ${table('failed')} as m where ${where}`
   const sentText = (where: string) => `
 select 'sent' as place, m.relay as scope, m.source, m.type, m.attributes, ${MS('m.sent_at')} as at from ${table('sent')} as m where ${where}`
   const inboxText = (where: string) => `
-select 'inbox' as place, m.consumer as scope, m.source, m.type, m.attributes, ${MS('m.created_at')} as at, m.attempts, m.\`key\`,
+select 'inbox' as place, ${NAME()} as seq, m.consumer as scope, m.source, m.type, m.attributes, ${MS('m.created_at')} as at, m.attempts, m.\`key\`,
   m.lease_token is not null as leased, ${MS('m.available_at')} as due_at, ${MS('m.held_at')} as held_at, m.error, m.failures, m.history
 from ${table('inbox')} as m where ${where}`
   const auditText = `
@@ -101,7 +101,7 @@ from ${table('responses')} as p
 left join ${table('receipts')} as m ${BY_KEY} on m.consumer = p.consumer and m.message_key = p.message_key
 where p.id = ?`
   const outboxText = (where: string) => `
-select 'outbox' as place, m.relay as scope, m.source, m.type, m.attributes, ${MS('m.created_at')} as at, m.attempts, m.\`key\`,
+select 'outbox' as place, ${NAME()} as seq, m.relay as scope, m.source, m.type, m.attributes, ${MS('m.created_at')} as at, m.attempts, m.\`key\`,
   ${MS('m.held_at')} as held_at, m.error, m.failures, m.history
 from ${table('outbox')} as m where ${where}`
   return {
@@ -150,6 +150,7 @@ async function cleaned(
   }
   const table = step.kind
   const params = table === 'sent' ? [ago, bytes(step.relay)] : [ago, step.after ?? '0']
+  if (step.kind === 'audit' && !step.dryRun) await query({ text: texts.deleteOperations(limit), params: [ago] })
   const { rows } = await query({ text: texts.page[table](limit), params })
   const old = rows.filter((row: Row) => asBoolean(row['old'])).map((row) => String(row['seq']))
   // The oldest rows come first; if one of the page is too young, so is what follows.
@@ -193,7 +194,7 @@ async function deleteAll<T>(
 
 /** The statements of the cleaning. */
 function cleaningTexts(prefix: string) {
-  const { receipts, responses, inbox, failed, sent, audit } = tables(prefix)
+  const { receipts, responses, inbox, failed, sent, audit, operations } = tables(prefix)
   /** A receipt stays while the inbox or the failed store has its message, and while its response is kept. */
   const finished = `
   not exists (select 1 from ${inbox} as i where i.message_key = r.message_key and i.consumer = r.consumer)
@@ -216,6 +217,8 @@ where m.relay = ? order by m.seq ${LIMIT(limit)}`,
 select cast(m.seq as char) as seq, m.at < ${AGO('?')} as old from ${audit} as m ${BY_KEY}
 where m.seq > ${SEQ} order by m.seq ${LIMIT(limit)}`,
     },
+    deleteOperations: (limit: number) =>
+      `delete from ${operations} where ended_at < ${AGO('?')} order by ended_at ${LIMIT(limit)}`,
     deleteRows: {
       sent: `delete m from ${NUMBERED(sent)} and m.sent_at < ${AGO('?')}`,
       audit: `delete m from ${NUMBERED(audit)} and m.at < ${AGO('?')}`,

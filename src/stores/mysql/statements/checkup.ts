@@ -23,6 +23,8 @@ const plain = (text: string): Statement => ({ text, params: [] })
 const LONG_MINUTES = 5
 /** InnoDB tells times in the zone of the system, whatever that of the session is. */
 const SYSTEM_NOW = `coalesce(convert_tz(now(), @@session.time_zone, 'SYSTEM'), now())`
+/** A replica that is restarted is away for longer than the default of MariaDB. */
+const SEMI_SYNC_MS = 60_000
 /** What the statements of hapax are made for. */
 const PACKET = 16 * 1024 * 1024
 
@@ -34,7 +36,8 @@ export function checks(database: string, prefix: string): readonly Check[] {
       check: 'settings',
       statement: plain(`
 show global variables where variable_name in ('innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin', 'binlog_format',
-  'innodb_rollback_on_timeout', 'innodb_doublewrite', 'read_only', 'innodb_read_only', 'max_connections')`),
+  'innodb_rollback_on_timeout', 'innodb_doublewrite', 'read_only', 'innodb_read_only', 'max_connections',
+  'wsrep_on', 'rpl_semi_sync_master_enabled', 'rpl_semi_sync_master_timeout')`),
       judge: globalSettings,
     },
     {
@@ -144,6 +147,18 @@ function globalSettings(rows: readonly Row[]): readonly CheckResult[] {
   }
   if (is('read_only', 'on', '1', 'no_lock', 'no_lock_no_admin') || is('innodb_read_only', 'on', '1')) {
     verdicts.push(error('the server is read-only', 'Connect to the primary.'))
+  }
+  const semiSyncMs = Number(found.get('rpl_semi_sync_master_timeout'))
+  if (is('rpl_semi_sync_master_enabled', 'on', '1') && semiSyncMs < SEMI_SYNC_MS) {
+    verdicts.push(
+      warning(
+        `rpl_semi_sync_master_timeout is ${semiSyncMs} ms: when the replica is away for longer, commits do not wait for it any more`,
+        'Set it to longer than any outage of the replica, or what was acknowledged may be lost in a fail-over.',
+      ),
+    )
+  }
+  if (is('wsrep_on', 'on', '1')) {
+    verdicts.push(ok('a node of a Galera cluster: let all processes write to one node where conflicts cost too much'))
   }
   const rollback = is('innodb_rollback_on_timeout', 'on', '1') ? 'the whole transaction' : 'one statement only'
   return [...verdicts, ok(`a lock timeout rolls back ${rollback}; hapax rolls back itself either way`)]

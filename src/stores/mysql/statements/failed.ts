@@ -6,6 +6,8 @@ import { laneOfKey, numberOf } from '../../../message/index.ts'
 import { type FailedStatements, type FailingStatements, type HeldStatements, statement } from '../../sql/index.ts'
 import {
   AGO,
+  ALL,
+  AT,
   BY_KEY,
   COLUMNS,
   HISTORY,
@@ -36,11 +38,12 @@ import {
 const FAILED = `${NAME()} as seq, m.origin, m.consumer, ${MESSAGE}, m.attempts, m.reason, m.error, m.error_hash,
   ${MS('m.failed_at')} as failed_at, cast(m.held_seq as char) as held_seq, m.replaced_by, m.failures, m.history`
 const FAILED_WHERE = `(select ? as origin_, ? as consumer_, ? as type_, ? as reason_, ? as hash_, cast(? as signed) as older_,
-  cast(? as signed) as newer_, cast(? as signed) as replaced_) as f
+  cast(? as signed) as newer_, cast(? as signed) as since_, cast(? as signed) as until_, cast(? as signed) as replaced_) as f
 where (f.origin_ is null or m.origin = f.origin_) and (f.consumer_ is null or m.consumer = f.consumer_)
   and (f.type_ is null or m.type = f.type_) and (f.reason_ is null or m.reason = f.reason_)
   and (f.hash_ is null or m.error_hash = f.hash_)
   and (f.older_ is null or m.failed_at < ${AGO('f.older_')}) and (f.newer_ is null or m.failed_at >= ${AGO('f.newer_')})
+  and (f.since_ is null or m.failed_at >= ${AT('f.since_')}) and (f.until_ is null or m.failed_at < ${AT('f.until_')})
   and (m.replaced_by is not null) = f.replaced_`
 const UNKNOWN_ERROR = `'{"name":"Error","message":"held for a reason that is not known any more"}'`
 
@@ -127,6 +130,11 @@ order by g.count desc, g.seq desc`
   const failedSeqsText = (limit: number) => `
 select ${NAME()} as seq from ${failed} as m join ${FAILED_WHERE} and m.seq > ${SEQ}
 order by m.seq ${LIMIT(limit)}`
+  const freezeText = (limit: number) => `
+select c.count, ${NAME('newest')} as last from (
+  select count(*) as count, max(seq) as seq from (
+    select m.seq from ${failed} as m join ${FAILED_WHERE} order by m.seq ${LIMIT(limit)}) as chosen
+) as c left join ${failed} as newest on newest.seq = c.seq`
   return {
     list: ({ before, limit, ...where }) => ({
       text: failedListText(limit),
@@ -140,6 +148,7 @@ order by m.seq ${LIMIT(limit)}`
       text: failedSeqsText(limit),
       params: [...failedParams(where), numberOf(after ?? '0')],
     }),
+    freeze: (where, limit) => ({ text: freezeText(limit ?? ALL), params: failedParams(where) }),
     get: statement(`select ${FAILED} from ${failed} as m where ${ROW}`, (seq) => one(seq)),
     lock: statement(
       `
@@ -264,11 +273,13 @@ where m.seq = ${SEQ} and m.mark = ${SEQ} and m.failed_seq is not null and other.
 
 /** The parameters of `FAILED_WHERE`. */
 function failedParams(where: FailedWhere): readonly Param[] {
-  const { origin, consumer, type, reason, errorHash, olderThanMs, newerThanMs, replaced } = where
+  const { origin, consumer, type, reason, errorHash, olderThanMs, newerThanMs, since, until, replaced } = where
   return [
     ...[origin, consumer, type, reason, errorHash].map(textOrNull),
     microsecondsOrNull(olderThanMs),
     microsecondsOrNull(newerThanMs),
+    since?.getTime() ?? null,
+    until?.getTime() ?? null,
     replaced ? 1 : 0,
   ]
 }

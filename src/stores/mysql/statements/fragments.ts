@@ -2,6 +2,7 @@
 
 import type { Result } from '../../../contracts/index.ts'
 import { REMEMBERED } from '../../../message/index.ts'
+import { MYSQL_ONLY } from '../../sql/index.ts'
 
 /** What is made of a number, kept for the numbers that have come: there are few. */
 export function byNumber<T>(make: (number: number) => T): (number: number) => T {
@@ -74,10 +75,15 @@ export const DUE: string = `timestampdiff(microsecond, ${NOW}, m.available_at) /
 export const SILENT: string = `timestampdiff(microsecond, heartbeat_at, ${NOW}) / 1000`
 /** The largest number of a row. */
 export const MAX_SEQ = '9223372036854775807'
+/** A limit for all rows. */
+export const ALL: number = Number.MAX_SAFE_INTEGER
 /** A limit cannot be a parameter everywhere. */
 export const LIMIT = (limit: number): string => `limit ${Math.trunc(limit)}`
 /** A time that is so long ago. */
 export const AGO = (microseconds: string): string => `${NOW} - interval ${microseconds} microsecond`
+
+/** A time of so many milliseconds since 1970. */
+export const AT = (ms: string): string => `timestamp'1970-01-01 00:00:00' + interval ${ms} * 1000 microsecond`
 
 /** The names of the tables. */
 export function tables(prefix: string): Readonly<Record<TableName, string>> {
@@ -91,6 +97,9 @@ export function tables(prefix: string): Readonly<Record<TableName, string>> {
     effects: named('effects'),
     responses: named('responses'),
     endpoints: named('endpoints'),
+    operations: named('operations'),
+    pauses: named('pauses'),
+    samples: named('samples'),
     workers: named('workers'),
     relays: named('relays'),
     subscriptions: named('subscriptions'),
@@ -108,14 +117,15 @@ type TableName =
   | 'effects'
   | 'responses'
   | 'endpoints'
+  | 'operations'
+  | 'pauses'
+  | 'samples'
   | 'workers'
   | 'relays'
   | 'subscriptions'
   | 'audit'
   | 'migrations'
 
-/** Marks a statement that only MySQL runs: a connection to MariaDB leaves it out. */
-export const MYSQL_ONLY = '/*!80000'
 /** What comes back for a statement that is left out, or returns nothing. */
 export const NO_RESULT: Result = { rows: [], affected: 0 }
 /** An INSERT that returns its rows, on MariaDB; where a row was there before, that one. */
@@ -126,7 +136,6 @@ export const LOCK_WAIT = (timeout: number): string =>
 /** MySQL has it only by session. The first value that a session had is remembered, whatever happens in between. */
 export const lockWaitSet = (ms: number): string =>
   `${MYSQL_ONLY} set @hapax_lock_wait = coalesce(@hapax_lock_wait, @@session.innodb_lock_wait_timeout), session innodb_lock_wait_timeout = ${seconds(ms)} */`
-export const LOCK_WAIT_RESET: string = `${MYSQL_ONLY} set session innodb_lock_wait_timeout = cast(coalesce(@hapax_lock_wait, @@session.innodb_lock_wait_timeout) as unsigned) */`
 
 /** A lock timeout in whole seconds, as the servers have it; 0 would mean not to wait at all. */
 export function seconds(ms: number): number {

@@ -12,6 +12,8 @@ import {
 } from '../../sql/index.ts'
 import {
   AGO,
+  ALL,
+  AT,
   BY_KEY,
   COLUMNS,
   HISTORY,
@@ -29,9 +31,11 @@ import {
 } from './fragments.ts'
 import { bytes, columns, inserts, microseconds, microsecondsOrNull, named, one, text, textOrNull } from './rows.ts'
 
-const SENT_WHERE = `(select ? as relay_, ? as type_, cast(? as signed) as older_, cast(? as signed) as newer_) as f
+const SENT_WHERE = `(select ? as relay_, ? as type_, cast(? as signed) as older_, cast(? as signed) as newer_,
+  cast(? as signed) as since_, cast(? as signed) as until_) as f
 where (f.relay_ is null or m.relay = f.relay_) and (f.type_ is null or m.type = f.type_)
-  and (f.older_ is null or m.sent_at < ${AGO('f.older_')}) and (f.newer_ is null or m.sent_at >= ${AGO('f.newer_')})`
+  and (f.older_ is null or m.sent_at < ${AGO('f.older_')}) and (f.newer_ is null or m.sent_at >= ${AGO('f.newer_')})
+  and (f.since_ is null or m.sent_at >= ${AT('f.since_')}) and (f.until_ is null or m.sent_at < ${AT('f.until_')})`
 
 /** A message as a relay reads it. */
 const LEAVING = `${NAME()} as seq, m.source, m.id, m.type, m.\`key\`, m.attributes, m.data, m.attempts`
@@ -125,6 +129,11 @@ from ${sent} as m join ${SENT_WHERE} and m.seq < ${SEQ} order by m.seq desc ${LI
   const sentSeqsText = (limit: number) => `
 select ${NAME()} as seq from ${sent} as m join ${SENT_WHERE} and m.seq > ${SEQ}
 order by m.seq ${LIMIT(limit)}`
+  const freezeText = (limit: number) => `
+select c.count, ${NAME('newest')} as last from (
+  select count(*) as count, max(seq) as seq from (
+    select m.seq from ${sent} as m join ${SENT_WHERE} order by m.seq ${LIMIT(limit)}) as chosen
+) as c left join ${sent} as newest on newest.seq = c.seq`
   return {
     copy: statement(
       `
@@ -140,6 +149,7 @@ select m.relay, ${MESSAGE}, ${NOW} from ${ROWS(outbox)} order by m.seq for updat
       text: sentSeqsText(limit),
       params: [...sentParams(where), numberOf(after ?? '0')],
     }),
+    freeze: (where, limit) => ({ text: freezeText(limit ?? ALL), params: sentParams(where) }),
     get: statement(`select ${NAME()} as seq, m.relay, ${MESSAGE} from ${sent} as m where ${ROW}`, (seq) => one(seq)),
     delete: statement(`delete m from ${ROWS(sent)}`, (seqs) => [named(seqs)]),
     republish: statement(
@@ -152,6 +162,7 @@ select m.relay, ${MESSAGE}, ?, ${NOW}, ${NOW} from ${sent} as m where ${ROW}`,
 }
 
 /** The parameters of `SENT_WHERE`. */
-function sentParams({ relay, type, olderThanMs, newerThanMs }: SentWhere): readonly Param[] {
-  return [textOrNull(relay), textOrNull(type), microsecondsOrNull(olderThanMs), microsecondsOrNull(newerThanMs)]
+function sentParams({ relay, type, olderThanMs, newerThanMs, since, until }: SentWhere): readonly Param[] {
+  const ages = [microsecondsOrNull(olderThanMs), microsecondsOrNull(newerThanMs)]
+  return [textOrNull(relay), textOrNull(type), ...ages, since?.getTime() ?? null, until?.getTime() ?? null]
 }

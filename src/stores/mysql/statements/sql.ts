@@ -1,5 +1,5 @@
 import type { Result } from '../../../contracts/index.ts'
-import { asText, type Dialect, PROBE, plain, statement } from '../../sql/index.ts'
+import { asText, type Dialect, MYSQL_SERVER, PROBE, plain, statement } from '../../sql/index.ts'
 import { answered, classify, doomOf } from '../errors.ts'
 import { admin, traces } from './admin.ts'
 import { aside } from './aside.ts'
@@ -13,10 +13,14 @@ import { lists } from './lists.ts'
 import { local } from './local.ts'
 import { look } from './look.ts'
 import { migrations } from './migrations.ts'
+import { operations } from './operations.ts'
 import { outbox, relays, sent } from './outbox.ts'
+import { pauses } from './pauses.ts'
 import { responses } from './responses.ts'
 import { bytes } from './rows.ts'
+import { samples } from './samples.ts'
 import { status } from './status.ts'
+import { waiting } from './waiting.ts'
 import { subscriptions, workers } from './workers.ts'
 
 /**
@@ -33,7 +37,6 @@ export function dialect(database: string, prefix: string): Dialect {
     name: 'mysql',
     isolationLevels: ['read committed', 'repeatable read', 'serializable'],
     parallelWriters: true,
-    ownTransactions: true,
 
     classify,
     doomOf,
@@ -56,10 +59,14 @@ export function dialect(database: string, prefix: string): Dialect {
     failed: failed(full),
     held: { inbox: held(full, 'inbox'), outbox: held(full, 'outbox') },
     aside: { inbox: aside(full, 'inbox'), outbox: aside(full, 'outbox') },
+    operations: operations(full),
+    pauses: pauses(full),
+    samples: samples(full),
     admin: admin(full, checks(database, prefix)),
     status: status(full, database, prefix),
     traces: traces(full),
     lists: lists(full),
+    waiting: waiting(full),
     news: undefined,
     lastLocal: () => undefined,
     writeLocal: local(full),
@@ -82,16 +89,19 @@ function schema(database: string, prefix: string, applied: string): Dialect['sch
     ],
     place: [],
     unlock: [{ text: `do release_lock(${lockName})`, params: [prefix] }],
+    // Without the database, like the steps: what is printed for one database has to run on another one.
     table: plain(`
-create table if not exists ${applied} (
+create table if not exists ${prefix}migrations (
   version int not null primary key,
   name varbinary(255) not null,
   checksum varbinary(64) not null,
   applied_at datetime(6) not null
 ) engine = innodb row_format = dynamic`),
     applied: plain(`select version, checksum from ${applied}`),
+    // Galera. A comment to MySQL; a MariaDB that was built without it does not know the variable.
+    caughtUp: plain('/*M! set statement wsrep_sync_wait = 1 for */ select 1'),
     done: statement(
-      `insert into ${applied} (version, name, checksum, applied_at) values (?, ?, ?, ${NOW})`,
+      `insert into ${prefix}migrations (version, name, checksum, applied_at) values (?, ?, ?, ${NOW})`,
       (version, name, checksum) => [version, bytes(name), bytes(checksum)],
     ),
     checks: [],
@@ -108,9 +118,14 @@ function transactions(): Dialect['transactions'] {
       rollback: [plain('rollback to savepoint hapax')],
     },
     backend: (answers) => backendOf(answers),
+    // The victim of a deadlock is rolled back.
+    isEndedBy: (error) => classify(error) === 'conflict',
     // The connection that holds the lock of that name is the one; if none does, this is an error, and no other connection is hit.
     terminate: statement('kill is_used_lock(?)', ([link]) => [String(link)]),
-    fate: () => undefined,
+    // Nothing but that it was another server.
+    fate: statement(`select if(cast(${MYSQL_SERVER} as binary) = ?, null, 'elsewhere') as fate`, ([, server]) => [
+      bytes(String(server)),
+    ]),
     enter: () => undefined,
   }
 }
@@ -121,7 +136,9 @@ const probe = `select x'${Buffer.from(PROBE.text).toString('hex')}' as probe_tex
   x'${PROBE.bytes}' as probe_bytes, x'${PROBE.uuid.replaceAll('-', '')}' as probe_uuid, 1 = 1 as probe_true,
   1 = 0 as probe_false, null as probe_null`
 
-function backendOf(answers: readonly Result[]): readonly [string] | undefined {
+function backendOf(answers: readonly Result[]): readonly [link: string, server: string] | undefined {
   const link = answers.find((answer) => answer.rows.length > 0)?.rows[0]?.['link']
-  return link == null ? undefined : [asText(link)]
+  if (link == null) return undefined
+  const [, name = '', server = ''] = /^(\S+) ?(.*)$/s.exec(asText(link)) ?? []
+  return [name, server]
 }

@@ -90,6 +90,8 @@ select 'known', 'receipts', consumer, null, null, null, null, null from (select 
 select 'relay', null, name, null, null, null, destination, null from ${table.relays}`,
       ...sizes,
       `
+select 'paused', origin, scope, actor, null, ${MS('at')}, note, null from ${table.pauses}`,
+      `
 select 'worker', if(${SILENT} <= ttl_ms, 'alive', 'dead'), id, name, ${SILENT}, ${MS('started_at')}, serves, in_hand from ${table.workers}`,
     ].join('\nunion all'),
     params: GROWING.flatMap(([each]) => [database, bytes(`${name}${each}`)]),

@@ -44,6 +44,9 @@ select count(*) as deleted, count(*) as seen, max(seq)::text as last from page w
   delete from ${schema}.audit where seq = any (array(select seq from page where old)) returning seq
 )
 select count(*) as deleted, count(*) as seen, max(seq)::text as last, ${AT_LEISURE} from gone`
+  const cleanOperationsText = `
+delete from ${schema}.operations where id in (
+  select o.id from ${schema}.operations o where o.ended_at < ${AGO('$1::float8')} order by o.ended_at limit $2::integer)`
   // The oldest rows come first; if one of the page is too young, so is what follows. From a whole key on: with a constant relay
   // PostgreSQL may walk the primary key instead, past every row of the other relays, or sort all rows of this one.
   const cleanSentText = `
@@ -102,13 +105,15 @@ values ($1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8
         encodeText(actor),
         encoded(note),
         origin ?? null,
-        consumer ?? null,
+        encoded(consumer),
         encoded(source),
         encoded(id),
         encoded(type),
       ],
     ),
     clean: async (query, step, olderThanMs, limit) => {
+      if (step.kind === 'audit' && !step.dryRun)
+        await query({ text: cleanOperationsText, params: [olderThanMs, limit] })
       const { rows } = await query(
         step.kind === 'receipts'
           ? {
@@ -143,7 +148,7 @@ from ${schema}.failed where ${where}`
   const sentText = (where: string) => `
 select 'sent' as place, relay as scope, source, type, attributes, ${MS('sent_at')} as at from ${schema}.sent where ${where}`
   const inboxText = (where: string) => `
-select 'inbox' as place, consumer as scope, source, type, attributes, ${MS('created_at')} as at, attempts, key,
+select 'inbox' as place, ${SEQ('inbox')} as seq, consumer as scope, source, type, attributes, ${MS('created_at')} as at, attempts, key,
   lease_token is not null as leased, ${MS('available_at')} as due_at, ${MS('held_at')} as held_at, error, failures, history
 from ${schema}.inbox where ${where}`
   // An id may be longer than what an index takes.
@@ -155,7 +160,7 @@ select 'response' as place, p.consumer as scope, r.source, r.type, ${MS('p.creat
 from ${schema}.responses p left join ${schema}.receipts r on r.consumer = p.consumer and r.message_key = p.message_key
 where left(p.id, 100) = left($1::text, 100) and p.id = $2::text`
   const outboxText = (where: string) => `
-select 'outbox' as place, relay as scope, source, type, attributes, ${MS('created_at')} as at, attempts, key,
+select 'outbox' as place, ${SEQ('outbox')} as seq, relay as scope, source, type, attributes, ${MS('created_at')} as at, attempts, key,
   ${MS('held_at')} as held_at, error, failures, history
 from ${schema}.outbox where ${where}`
   return {

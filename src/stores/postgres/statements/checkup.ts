@@ -51,7 +51,7 @@ select current_setting('server_version') as version, current_setting('server_ver
       statement: plain(`
 select name, setting from pg_settings
 where name in ('synchronous_commit', 'fsync', 'full_page_writes', 'autovacuum', 'default_transaction_isolation',
-  'idle_in_transaction_session_timeout')`),
+  'idle_in_transaction_session_timeout', 'synchronous_standby_names', 'statement_timeout')`),
       judge: settings,
     },
     {
@@ -219,6 +219,14 @@ function settings(rows: readonly Row[]): readonly CheckResult[] {
     idle !== '0',
     ok('idle_in_transaction_session_timeout is not set; transactions of hapax set it for themselves'),
   )
+  if (found.get('synchronous_standby_names') && Number(found.get('statement_timeout')) > 0) {
+    verdicts.push(
+      warning(
+        `statement_timeout is ${found.get('statement_timeout')} ms: a COMMIT that waits longer for a synchronous standby succeeds without it`,
+        'Set it to 0 for the user of hapax (alter role … set statement_timeout = 0), or what was acknowledged may be lost in a fail-over.',
+      ),
+    )
+  }
   return verdicts
 }
 

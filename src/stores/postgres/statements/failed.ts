@@ -12,19 +12,20 @@ import {
   statement,
 } from '../../sql/index.ts'
 import { array } from '../literal.ts'
-import { AGO, COLUMNS, HISTORY, LINE, MS, ROW_MESSAGE, SEQ } from './fragments.ts'
+import { AGO, AT, COLUMNS, HISTORY, LINE, MS, ROW_MESSAGE, SEQ } from './fragments.ts'
 import { encoded, inOrder, messageArrays, numberOrNull, one } from './rows.ts'
 
 /** A message as eight parameters. */
 const VALUES = `$1::uuid, $2::text, $3::text, $4::text, $5::text, $6::text, $7::bytea, decode($8::text, 'hex')`
 const FAILED = `${SEQ('m')} as seq, m.origin, m.consumer, ${ROW_MESSAGE}, m.attempts, m.reason, m.error, m.error_hash,
   ${MS('m.failed_at')} as failed_at, m.held_seq::text as held_seq, m.replaced_by, m.failures, m.history`
-const FAILED_WHERE = `(values ($1::text, $2::text, $3::text, $4::text, $5::text, $6::float8, $7::float8, $8::boolean))
-  as f (origin, consumer, type, reason, error_hash, older, newer, replaced)
+const FAILED_WHERE = `(values ($1::text, $2::text, $3::text, $4::text, $5::text, $6::float8, $7::float8, $8::float8, $9::float8,
+  $10::boolean)) as f (origin, consumer, type, reason, error_hash, older, newer, since, until, replaced)
 where (f.origin is null or m.origin = f.origin) and (f.consumer is null or m.consumer = f.consumer)
   and (f.type is null or m.type = f.type) and (f.reason is null or m.reason = f.reason)
   and (f.error_hash is null or m.error_hash = f.error_hash)
   and (f.older is null or m.failed_at < ${AGO('f.older')}) and (f.newer is null or m.failed_at >= ${AGO('f.newer')})
+  and (f.since is null or m.failed_at >= ${AT('f.since')}) and (f.until is null or m.failed_at < ${AT('f.until')})
   and (m.replaced_by is not null) = f.replaced`
 
 /** How messages get into the failed store. */
@@ -109,8 +110,8 @@ export function failed(schema: string): FailedStatements {
     list: statement(
       `
 select ${FAILED} from ${schema}.failed m, ${FAILED_WHERE}
-  and m.seq < coalesce($9::bigint, 9223372036854775807)
-order by m.seq desc limit $10::integer`,
+  and m.seq < coalesce($11::bigint, 9223372036854775807)
+order by m.seq desc limit $12::integer`,
       ({ before, limit, ...where }) => [...failedParams(where), numberOrNull(before), limit],
     ),
     count: statement(`select count(*) as count from ${schema}.failed m, ${FAILED_WHERE}`, (where) =>
@@ -124,7 +125,7 @@ from (
     ${MS('min(m.failed_at)')} as first_at, ${MS('max(m.failed_at)')} as last_at, max(m.seq) as seq
   from ${schema}.failed m, ${FAILED_WHERE}
   group by m.origin, m.consumer, m.type, m.reason, m.error_hash
-  order by count(*) desc, max(m.seq) desc limit $9::integer
+  order by count(*) desc, max(m.seq) desc limit $11::integer
 ) as g join ${schema}.failed newest on newest.seq = g.seq
 order by g.count desc, g.seq desc`,
       (where, limit) => [...failedParams(where), limit],
@@ -132,9 +133,17 @@ order by g.count desc, g.seq desc`,
     seqs: statement(
       `
 select ${SEQ('m')} as seq from ${schema}.failed m, ${FAILED_WHERE}
-  and m.seq > coalesce($9::bigint, 0)
-order by m.seq limit $10::integer`,
+  and m.seq > coalesce($11::bigint, 0)
+order by m.seq limit $12::integer`,
       (where, after, limit) => [...failedParams(where), numberOrNull(after), limit],
+    ),
+    freeze: statement(
+      `
+select c.count, ${SEQ('newest')} as last from (
+  select count(*) as count, max(seq) as seq from (
+    select m.seq from ${schema}.failed m, ${FAILED_WHERE} order by m.seq limit $11::bigint) as rows
+) as c left join ${schema}.failed newest on newest.seq = c.seq`,
+      (where, limit) => [...failedParams(where), limit],
     ),
     get: statement(`select ${FAILED} from ${schema}.failed m where m.seq = $1::bigint and m.mark = $2::bigint`, (seq) =>
       one(seq),
@@ -280,7 +289,8 @@ function columns(message: StoredMessage): readonly Param[] {
 
 /** The parameters of `FAILED_WHERE`. */
 function failedParams(where: FailedWhere): readonly Param[] {
-  const { origin, consumer, type, reason, errorHash, olderThanMs, newerThanMs, replaced = false } = where
+  const { origin, consumer, type, reason, errorHash, olderThanMs, newerThanMs, since, until, replaced = false } = where
   const texts = [origin ?? null, consumer ?? null, encoded(type), reason ?? null, errorHash ?? null]
-  return [...texts, olderThanMs ?? null, newerThanMs ?? null, String(replaced)]
+  const times = [olderThanMs ?? null, newerThanMs ?? null, since?.getTime() ?? null, until?.getTime() ?? null]
+  return [...texts, ...times, String(replaced)]
 }

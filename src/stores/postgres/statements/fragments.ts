@@ -16,11 +16,12 @@ export const ROWS = (numbers: string, marks: string): string =>
   `seq = any (${numbers}::text::bigint[]) and (mark in (select unnest(${marks}::text::bigint[]))) is true`
 /**
  * Whether the transaction, and the savepoint, is the one that a token was set in; an empty token is in every one. The token is taken
- * from the list: else that would grow with every publish of a transaction. A query of its own, so that it runs once and not per row.
+ * from the list: else that would grow with every publish of a transaction. `left` stays in its place, for another write. A query of its
+ * own, so that it runs once and not per row.
  */
-export const ENTERED = (token: string): string => `(
+export const ENTERED = (token: string, left = `''`): string => `(
   select case when ${token}::text = '' then true
-    when strpos(list, ${token}::text) > 0 then set_config('hapax.entered', replace(list, ${token}::text, ''), true) is not null
+    when strpos(list, ${token}::text) > 0 then set_config('hapax.entered', replace(list, ${token}::text, ${left}::text), true) is not null
     else false end
   from (select coalesce(current_setting('hapax.entered', true), '') as list) as entered)`
 /** A whole row of the inbox, in few columns, because each costs time on both sides. `state` is null for a row that nothing has happened to. */
@@ -36,8 +37,10 @@ export const LINE = (attempt: string, entry: string): string =>
 /** A history with one more line in front, and without those that are too many. */
 export const HISTORY = (before: string, attempt: string, entry: string): string =>
   `array_to_string((string_to_array(concat_ws(chr(10), ${LINE(attempt, entry)}, ${before}), chr(10)))[:${REMEMBERED}], chr(10))`
+/** Tells a server from its standbys, which know the same transactions, and from itself before a restart. */
+export const SERVER = 'extract(epoch from pg_postmaster_start_time())'
 /** Names the backend and its transaction, so that it can be ended from outside, and its fate be looked up. */
-export const BACKEND_TEXT = `pg_backend_pid() || ' ' || pg_current_xact_id()`
+export const BACKEND_TEXT: string = `pg_backend_pid() || ' ' || pg_current_xact_id() || ' ' || ${SERVER}`
 export const BACKEND: string = `${BACKEND_TEXT} as backend`
 /** The columns of a message of a row `m`, as they are read. */
 export const ROW_MESSAGE: string = `m.message_key::text as message_key, m.source, m.id, m.type, m.key, m.attributes, m.data, encode(m.fingerprint, 'hex') as fingerprint`
@@ -45,3 +48,5 @@ export const ROW_MESSAGE: string = `m.message_key::text as message_key, m.source
 export const COLUMNS = 'message_key, source, id, type, key, attributes, data, fingerprint'
 /** A time that is so long ago. */
 export const AGO = (ms: string): string => `clock_timestamp() - ${ms} * interval '1 millisecond'`
+/** A time of so many milliseconds since 1970. */
+export const AT = (ms: string): string => `'epoch'::timestamptz + ${ms} * interval '1 millisecond'`

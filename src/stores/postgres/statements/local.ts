@@ -12,8 +12,8 @@ import { messageArrays } from './rows.ts'
 export function local(schema: string): Pick<Dialect, 'writeLocal' | 'lastLocal'> {
   const text = statement(schema)
   return {
-    writeLocal: async (executor, rows, token, entered) => {
-      const answer = await executor.query(text, values(rows, token, entered))
+    writeLocal: async (executor, rows, token, entered, followed) => {
+      const answer = await executor.query(text, values(rows, token, entered, followed))
       return answer.rows.map(resultOf)
     },
     lastLocal: (rows, token) => ({
@@ -26,7 +26,7 @@ export function local(schema: string): Pick<Dialect, 'writeLocal' | 'lastLocal'>
 
 const FEW = 5
 
-function values(rows: readonly LocalRow[], token: string, entered = ''): readonly Param[] {
+function values(rows: readonly LocalRow[], token: string, entered = '', followed = false): readonly Param[] {
   const known = rows.flatMap(({ message, consumers }) =>
     consumers.map((consumer) => ({ type: message.type, consumer })),
   )
@@ -40,6 +40,7 @@ function values(rows: readonly LocalRow[], token: string, entered = ''): readonl
     array(known.map(({ consumer }) => consumer.name)),
     array(known.map(({ consumer }) => String(consumer.ordered))),
     token,
+    followed ? entered : '',
   ]
 }
 
@@ -67,7 +68,7 @@ with m as (
     $6::text::text[], $7::text::bytea[], $8::text::text[], $9::text::float8[], $10::text::smallint[],
     $11::text::smallint[])
     with ordinality as m (message_key, source, id, type, key, attributes, data, fingerprint, delay_ms, lane, key_lane, place)
-  where ${ENTERED('$12')}
+  where ${ENTERED('$12', '$17')}
 ), known as (
   select distinct * from unnest($13::text::text[], $14::text::text[], $15::text::boolean[])
     as known (type, consumer, ordered)

@@ -129,6 +129,8 @@ export function migrations(schema: string): readonly MigrationSource[] {
         // Few rows are held, so these indexes cost next to nothing, and they find the held rows among millions.
         `create index inbox_held on ${schema}.inbox (held_at) where held_at is not null`,
         `create index outbox_held on ${schema}.outbox (held_at) where held_at is not null`,
+        `create index inbox_holds on ${schema}.inbox (consumer, seq) where held_at is not null`,
+        `create index outbox_holds on ${schema}.outbox (relay, seq) where held_at is not null`,
         `create index failed_held on ${schema}.failed (held_seq) where held_seq is not null`,
         `create table ${schema}.subscriptions (
   consumer text not null,
@@ -219,6 +221,56 @@ export function migrations(schema: string): readonly MigrationSource[] {
   secrets text not null,
   reason text,
   note text
+)`,
+        // Ids in the order of their bytes: that of UUIDv7.
+        `create table ${schema}.operations (
+  id text collate "C" primary key,
+  created_at timestamptz not null default clock_timestamp(),
+  changed_at timestamptz not null default clock_timestamp(),
+  ended_at timestamptz,
+  leased_until timestamptz,
+  total bigint not null,
+  done bigint not null default 0,
+  gone bigint not null default 0,
+  errors bigint not null default 0,
+  up_to bigint,
+  up_to_mark bigint,
+  after_seq bigint,
+  after_mark bigint,
+  per_second float8,
+  kind text not null,
+  state text not null default 'running',
+  token text,
+  conditions text not null,
+  actor text not null,
+  note text,
+  error text
+)`,
+        `create index operations_running on ${schema}.operations (id) where state = 'running'`,
+        `create index operations_ended on ${schema}.operations (ended_at) where ended_at is not null`,
+        `create table ${schema}.pauses (
+  at timestamptz not null default clock_timestamp(),
+  origin text not null,
+  scope text not null,
+  actor text not null,
+  note text,
+  primary key (origin, scope)
+)`,
+        // A row for each worker, so that none waits for another one.
+        `create table ${schema}.samples (
+  at timestamptz not null,
+  done bigint not null,
+  duplicates bigint not null,
+  retried bigint not null,
+  failed bigint not null,
+  aged bigint not null,
+  waiting bigint,
+  lag_ms float8 not null,
+  oldest_ms float8,
+  worker text not null,
+  origin text not null,
+  scope text not null,
+  primary key (at, worker, origin, scope)
 )`,
         publishFunction(schema),
       ],

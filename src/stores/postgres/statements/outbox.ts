@@ -12,12 +12,14 @@ import {
   statement,
 } from '../../sql/index.ts'
 import { array } from '../literal.ts'
-import { AGO, COLUMNS, ENTERED, HISTORY, LATER, MS, ROW_MESSAGE, ROWS, SEQ } from './fragments.ts'
+import { AGO, AT, COLUMNS, ENTERED, HISTORY, LATER, MS, ROW_MESSAGE, ROWS, SEQ } from './fragments.ts'
 import { encoded, messageArrays, named, numberOrNull, one } from './rows.ts'
 
-const SENT_WHERE = `(values ($1::text, $2::text, $3::float8, $4::float8)) as f (relay, type, older, newer)
+const SENT_WHERE = `(values ($1::text, $2::text, $3::float8, $4::float8, $5::float8, $6::float8))
+  as f (relay, type, older, newer, since, until)
 where (f.relay is null or m.relay = f.relay) and (f.type is null or m.type = f.type)
-  and (f.older is null or m.sent_at < ${AGO('f.older')}) and (f.newer is null or m.sent_at >= ${AGO('f.newer')})`
+  and (f.older is null or m.sent_at < ${AGO('f.older')}) and (f.newer is null or m.sent_at >= ${AGO('f.newer')})
+  and (f.since is null or m.sent_at >= ${AT('f.since')}) and (f.until is null or m.sent_at < ${AT('f.until')})`
 
 /** A message as a relay reads it. */
 const MESSAGE = `${SEQ('outbox')} as seq, source, id, type, key, attributes, data, attempts`
@@ -143,16 +145,24 @@ select message_key, fingerprint, relay, source, id, type, key, attributes, data 
     list: statement(
       `
 select ${SEQ('m')} as seq, m.relay, ${MS('m.sent_at')} as sent_at, ${ROW_MESSAGE} from ${schema}.sent m, ${SENT_WHERE}
-  and m.seq < coalesce($5::bigint, 9223372036854775807)
-order by m.seq desc limit $6::integer`,
+  and m.seq < coalesce($7::bigint, 9223372036854775807)
+order by m.seq desc limit $8::integer`,
       ({ before, limit, ...where }) => [...sentParams(where), numberOrNull(before), limit],
     ),
     seqs: statement(
       `
 select ${SEQ('m')} as seq from ${schema}.sent m, ${SENT_WHERE}
-  and m.seq > coalesce($5::bigint, 0)
-order by m.seq limit $6::integer`,
+  and m.seq > coalesce($7::bigint, 0)
+order by m.seq limit $8::integer`,
       (where, after, limit) => [...sentParams(where), numberOrNull(after), limit],
+    ),
+    freeze: statement(
+      `
+select c.count, ${SEQ('newest')} as last from (
+  select count(*) as count, max(seq) as seq from (
+    select m.seq from ${schema}.sent m, ${SENT_WHERE} order by m.seq limit $7::bigint) as rows
+) as c left join ${schema}.sent newest on newest.seq = c.seq`,
+      (where, limit) => [...sentParams(where), limit],
     ),
     get: statement(
       `
@@ -171,6 +181,7 @@ where seq = $2::bigint and mark = $3::bigint`,
 }
 
 /** The parameters of `SENT_WHERE`. */
-function sentParams({ relay, type, olderThanMs, newerThanMs }: SentWhere): readonly Param[] {
-  return [relay ?? null, encoded(type), olderThanMs ?? null, newerThanMs ?? null]
+function sentParams({ relay, type, olderThanMs, newerThanMs, since, until }: SentWhere): readonly Param[] {
+  const times = [olderThanMs ?? null, newerThanMs ?? null, since?.getTime() ?? null, until?.getTime() ?? null]
+  return [relay ?? null, encoded(type), ...times]
 }

@@ -7,16 +7,20 @@ import { aside } from './aside.ts'
 import { encodingCheck } from './checkup.ts'
 import { endpoints } from './endpoints.ts'
 import { failed, failing, held } from './failed.ts'
-import { MS } from './fragments.ts'
+import { MS, SERVER } from './fragments.ts'
 import { inbox, leases, receipts } from './inbox.ts'
 import { journal } from './journal.ts'
 import { lists } from './lists.ts'
 import { local } from './local.ts'
 import { look } from './look.ts'
 import { migrations } from './migrations.ts'
+import { operations } from './operations.ts'
 import { outbox, relays, sent } from './outbox.ts'
+import { pauses } from './pauses.ts'
 import { responses } from './responses.ts'
+import { samples } from './samples.ts'
 import { status } from './status.ts'
+import { waiting } from './waiting.ts'
 import { subscriptions, workers } from './workers.ts'
 
 /**
@@ -24,12 +28,11 @@ import { subscriptions, workers } from './workers.ts'
  * ON CONFLICT names no key: while REINDEX CONCURRENTLY swaps the index, a named one is not found, or is not the only one.
  */
 export function dialect(schema: string, listen = true): Dialect {
-  const waiting = look(schema)
+  const looked = look(schema)
   return {
     name: 'postgres',
     isolationLevels: ['read committed', 'repeatable read', 'serializable'],
     parallelWriters: true,
-    ownTransactions: true,
 
     classify,
     doomOf,
@@ -52,13 +55,17 @@ export function dialect(schema: string, listen = true): Dialect {
     failed: failed(schema),
     held: { inbox: held(schema, 'inbox'), outbox: held(schema, 'outbox') },
     aside: { inbox: aside(schema, 'inbox'), outbox: aside(schema, 'outbox') },
+    operations: operations(schema),
+    pauses: pauses(schema),
+    samples: samples(schema),
     admin: admin(schema),
     status: status(schema),
     traces: traces(schema),
     lists: lists(schema),
+    waiting: waiting(schema),
     news: listen ? news(schema) : undefined,
     ...local(schema),
-    look: (query, shares) => query(waiting(shares)),
+    look: (query, shares) => query(looked(shares)),
   }
 }
 
@@ -66,7 +73,7 @@ export function dialect(schema: string, listen = true): Dialect {
 function news(schema: string): Dialect['news'] {
   const name = `hapax ${schema.slice(1, -1)}`
   const channel = name.length < 64 ? name : `hapax ${hash('sha256', schema).slice(0, 32)}`
-  return { channel, tell: prepared('select pg_notify($1::text, $2::text)', (text) => [channel, text]) }
+  return { channel, tell: prepared('select pg_notify($1::text, $2::text)::text', (text) => [channel, text]) }
 }
 
 function schemaStatements(schema: string): Dialect['schema'] {
@@ -76,7 +83,10 @@ function schemaStatements(schema: string): Dialect['schema'] {
     delimiter: undefined,
     lock: [
       plain(`set local lock_timeout = '60s'`),
-      { text: 'select pg_advisory_xact_lock(hashtextextended($1::text, 0))', params: [`hapax migrate ${schema}`] },
+      {
+        text: 'select pg_advisory_xact_lock(hashtextextended($1::text, 0))::text',
+        params: [`hapax migrate ${schema}`],
+      },
     ],
     place: [
       // With `if not exists` it would need the right to make schemas also where there is one.
@@ -91,6 +101,7 @@ create table if not exists ${schema}.migrations (
   applied_at timestamptz not null default clock_timestamp()
 )`),
     applied: plain(`select version, checksum from ${schema}.migrations`),
+    caughtUp: undefined,
     done: statement(
       `
 insert into ${schema}.migrations (version, name, checksum) values ($1::integer, $2::text, $3::text)`,
@@ -114,14 +125,20 @@ function transactions(): Dialect['transactions'] {
       rollback: [plain('rollback to savepoint hapax')],
     },
     backend: (answers) => backendOf(answers),
+    isEndedBy: () => false,
     // The transaction's id makes sure that it is still this one.
     terminate: statement(
       `
 select pg_terminate_backend(pid) from pg_stat_activity
-where pid = $1::integer and backend_xid::text = $2::text`,
-      ([pid, xid]) => [Number(pid), String(xid)],
+where pid = $1::integer and backend_xid::text = $2::text and ${SERVER}::text = $3::text`,
+      ([pid, xid, server]) => [Number(pid), String(xid), String(server)],
     ),
-    fate: statement(`select pg_xact_status($1::text::xid8) as fate`, ([, xid]) => [String(xid)]),
+    // A standby that was promoted gives out numbers again which its primary had given to transactions that are lost.
+    fate: statement(
+      `
+select case when ${SERVER}::text = $2::text then pg_xact_status($1::text::xid8) else 'elsewhere' end as fate`,
+      ([, xid, server]) => [String(xid), String(server)],
+    ),
     // A list, because several publishes may be under way. It goes with the transaction, and with the savepoint that it was set in.
     enter: statement(
       `
@@ -145,13 +162,13 @@ const probe = `select '${PROBE.text}'::text as probe_text, ${PROBE.number}::bigi
   '${PROBE.uuid}'::text as probe_uuid, true as probe_true, false as probe_false, null::text as probe_null`
 
 /** Of many rows only one has it. */
-function backendOf(answers: readonly Result[]): readonly [number, string] | undefined {
+function backendOf(answers: readonly Result[]): readonly [number, string, string] | undefined {
   for (const { rows } of answers) {
     for (const row of rows) {
       const backend = row['backend']
       if (backend == null) continue
-      const [pid, xid] = asText(backend).split(' ')
-      return [asNumber(pid), asText(xid)]
+      const [pid, xid, server] = asText(backend).split(' ')
+      return [asNumber(pid), asText(xid), asText(server)]
     }
   }
   return undefined

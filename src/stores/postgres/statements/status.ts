@@ -150,6 +150,7 @@ from failed_group as g`,
   (select nullif(reltuples, -1)::bigint from pg_class where oid = '${schema}.${table}'::regclass)) end`
       return `select 'rows', '${table}', null, null, ${rows}, ${oldest}, null, null`
     }),
+    `select 'paused', origin, scope, actor, null, ${MS('at')}, note, null from ${schema}.pauses`,
     `select 'worker', case when clock_timestamp() - heartbeat_at <= ttl_ms * interval '1 millisecond' then 'alive' else 'dead' end,
   id, name, ${MS('clock_timestamp() - heartbeat_at')}, ${MS('started_at')}, serves, in_hand from ${schema}.workers`,
   ]

@@ -1,6 +1,6 @@
 // What connections to databases share.
 
-import { HapaxError, type Interrupt, isHapaxError } from '../../../base/index.ts'
+import { HapaxError, type Interrupt, isHapaxError, systemClock } from '../../../base/index.ts'
 import type {
   Connection,
   ErrorClass,
@@ -83,6 +83,23 @@ export function noAnswer(limitMs: number): Error {
   return Object.assign(new Error(`no answer within ${limitMs} ms`), { code: 'ETIMEDOUT' })
 }
 
+/** A signal that is aborted when a statement has found no connection in time. */
+export function patience(limitMs: number): { readonly signal: AbortSignal; over(): void } {
+  const limit = new AbortController()
+  const over = systemClock.after(limitMs, () => limit.abort(noAnswer(limitMs)))
+  return { signal: limit.signal, over }
+}
+
+function isLate(reason: unknown): boolean {
+  const { code }: { code?: unknown } = fieldsOf(reason)
+  return code === 'ETIMEDOUT' || ranOutOfTime(reason)
+}
+
+/** Whether a transaction was ended because the database did not answer in time; a slow handler says nothing about the database. */
+export function ranOutOfTime(reason: unknown): boolean {
+  return isHapaxError(reason, 'commit-unknown') || isHapaxError(reason, 'store-unavailable')
+}
+
 /**
  * Settles with the steps, or, when the signal aborts, ends them by force and rejects without waiting: with its reason, or with
  * the `NotSent` that `end` returns.
@@ -114,15 +131,19 @@ export function untilAborted<T>(
   })
 }
 
-/** What a pool hands out; an abort does not wait for it any longer, and then it goes back as it came. */
+/**
+ * What a pool hands out; an abort does not wait for it any longer, and then it goes back as it came. `shortage` may know why it took
+ * too long.
+ */
 export function untilAcquired<Client>(
   acquiring: Promise<Client>,
   signal: Interrupt | undefined,
   giveBack: (client: Client) => void,
+  shortage?: () => Error | undefined,
 ): Promise<Client> {
   if (signal === undefined) return acquiring
   return new Promise((resolve, reject) => {
-    const abort = (): void => reject(signal.reason)
+    const abort = (): void => reject((isLate(signal.reason) ? shortage?.() : undefined) ?? signal.reason)
     signal.addEventListener('abort', abort, { once: true })
     if (signal.aborted) abort()
     acquiring.then(
@@ -154,8 +175,21 @@ export function* causesOf(error: unknown): Generator<object> {
   let each = error
   for (let depth = 0; depth < 5 && typeof each === 'object' && each !== null; depth++) {
     yield each
-    each = 'cause' in each ? each.cause : undefined
+    each = wrapped(each)
   }
+}
+
+/** What an error stands around: Sequelize and TypeORM have names of their own for it. */
+function wrapped({
+  cause,
+  parent,
+  driverError,
+}: {
+  cause?: unknown
+  parent?: unknown
+  driverError?: unknown
+}): unknown {
+  return cause ?? parent ?? driverError
 }
 
 /** What was thrown, as an object whose fields can be read: any value can be thrown. */

@@ -6,8 +6,8 @@ import { doomed, fieldsOf, NotSent } from './driver.ts'
 /** How far a transaction has come. */
 export type Phase = 'opening' | 'body' | 'committing'
 
-/** What became of a transaction that was ended by force, if the database tells. */
-export type Fate = 'committed' | 'aborted' | undefined
+/** What became of a transaction that was ended by force, if the database tells. Its server may be out of reach, or be replaced. */
+export type Fate = 'committed' | 'aborted' | 'elsewhere' | undefined
 
 /** Says what errors of a driver mean, by where they came up. */
 export class StoreErrors {
@@ -41,6 +41,8 @@ export class StoreErrors {
   /** The error of a handler that was cut off, with what is known of its transaction: it may have ended it itself. */
   ofFate(error: unknown, fate: Fate): unknown {
     if (fate === 'committed') return brokenAtomicity(error)
+    // It waited for a database that had gone.
+    if (fate === 'elsewhere' && isHapaxError(error, 'handler-timeout')) return doomed('lost', error)
     if (fate !== 'aborted' || !isHapaxError(error, 'handler-timeout')) return error
     return new HapaxError(error.code, error.message, { cause: error.cause, fields: { ...error.fields, undone: true } })
   }

@@ -44,6 +44,11 @@ export class TransactionWatch {
   /** Throws what keeps this transaction from committing, if anything does. */
   assertSound(): void {
     this.assertNotDoomed()
+    this.assertAwaited()
+  }
+
+  /** Throws if something is under way. */
+  assertAwaited(): void {
     if (this.#running > 0) throw unawaited(this.#running)
     if (this.#isBusy()) throw leftOpen()
   }

@@ -27,6 +27,7 @@ export interface AdminStatements {
  *   place inbox_tried or outbox_tried: of those that retry or are held, where the database knows.
  * - share: the weight (n) of a scope in a table, or of a scope and a reason (name) in the failed store; with the name retrying, the part
  *   of the rows of the scope that retry, where there is no inbox_tried. Only what was counted in part needs them.
+ * - paused: an origin (place) and a scope that the actor (name) has paused (at), with a note (a).
  * - worker: place is alive or dead, scope its id, n for how long it is silent, at when it started, a what it serves, b what it has in hand.
  */
 export interface StatusStatements {

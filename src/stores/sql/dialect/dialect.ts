@@ -20,9 +20,13 @@ import type { FailedStatements, FailingStatements, HeldStatements } from './fail
 import type { InboxStatements, LeaseStatements, ReceiptStatements } from './inbox.ts'
 import type { JournalStatements } from './journal.ts'
 import type { ListStatements } from './lists.ts'
+import type { OperationStatements } from './operations.ts'
 import type { OutboxStatements, RelayStatements, SentStatements } from './outbox.ts'
+import type { PauseStatements } from './pauses.ts'
 import type { ResponseStatements } from './responses.ts'
+import type { SampleStatements } from './samples.ts'
 import type { Query, Sql } from './statement.ts'
+import type { WaitingLists } from './waiting.ts'
 import type { SubscriptionStatements, WorkerStatements } from './workers.ts'
 
 /** The names of a migration's steps; the texts are those of the dialect. */
@@ -52,6 +56,11 @@ interface SchemaStatements {
   readonly table: Statement
   /** version, checksum. */
   readonly applied: Statement
+  /**
+   * Is answered when this node has what other nodes of its cluster have acknowledged, where nodes lag behind each other. A server that is no
+   * such node may answer with an error.
+   */
+  readonly caughtUp: Statement | undefined
   /** Records a migration as applied. */
   readonly done: Sql<[version: number, name: string, checksum: string]>
   /** What a worker looks at when it starts, beside the schema. */
@@ -66,9 +75,11 @@ interface TransactionStatements {
   readonly guard: Readonly<Record<'set' | 'release' | 'check' | 'rollback', readonly Statement[]>>
   /** The backend that returned these results, if it has to be ended from outside. */
   backend(answers: readonly Result[]): Backend | undefined
+  /** Whether the database itself ends the transaction in which this error comes up. */
+  isEndedBy(error: unknown): boolean
   /** Ends a transaction from another connection, if it is still the same one. */
   readonly terminate: Sql<[backend: Backend]>
-  /** fate: what became of a transaction that is over: committed or aborted. Undefined: the database does not tell. */
+  /** fate: what became of a transaction that is over: committed or aborted; or that its server was elsewhere. Undefined: the database does not tell. */
   fate(backend: Backend): Statement | undefined
   /**
    * Marks a transaction of the user's, and the savepoint in it, by a token: `OutboxStatements.insert` and `writeLocal` then write only where
@@ -91,7 +102,6 @@ export interface Dialect {
   readonly name: string
   readonly isolationLevels: readonly Isolation[]
   readonly parallelWriters: boolean
-  readonly ownTransactions: boolean
 
   /** What an error of the database or its driver means; causes are looked at as well, because ORMs wrap errors. */
   classify(error: unknown): ErrorClass
@@ -118,10 +128,14 @@ export interface Dialect {
   readonly held: Readonly<Record<Origin, HeldStatements>>
   /** What keeps keys that cannot run out of the way. */
   readonly aside: Readonly<Record<Origin, AsideStatements>>
+  readonly operations: OperationStatements
+  readonly pauses: PauseStatements
+  readonly samples: SampleStatements
   readonly admin: AdminStatements
   readonly status: StatusStatements
   readonly traces: TraceStatements
   readonly lists: ListStatements
+  readonly waiting: WaitingLists
   /** The channel of these tables, and how something is said there; undefined: there is none. */
   readonly news: { readonly channel: string; readonly tell: Sql<[text: string]> } | undefined
 
@@ -130,12 +144,16 @@ export interface Dialect {
    * answers in between, so that `writeLocal` comes before the last statements.
    */
   lastLocal(rows: readonly LocalRow[], token: string): LastLocal | undefined
-  /** With a token of `enter`: rows that the transaction no longer accepts are missing from the result. */
+  /**
+   * With a token of `enter`: rows that the transaction no longer accepts are missing from the result. The token is good for one write,
+   * unless that is `followed` by another.
+   */
   writeLocal(
     executor: Executor,
     rows: readonly LocalRow[],
     token: string,
     entered?: string,
+    followed?: boolean,
   ): Promise<readonly LocalResult[]>
   /**
    * Rows of all shares, as few statements as the database allows. Columns: share (its place in the list), seq, type, lane,

@@ -30,6 +30,8 @@ export interface FailedStatements {
   readonly groups: Sql<[where: FailedWhere, limit: number]>
   /** seq, oldest first. Without the payload: changes in bulk read thousands of rows at a time. */
   readonly seqs: Sql<[where: FailedWhere, after: string | undefined, limit: number]>
+  /** count and last: how many rows there are, counted up to the limit, and the name of the newest of them. */
+  readonly freeze: Sql<[where: FailedWhere, limit: number | null]>
   /** The columns of `list`. */
   readonly get: Sql<[seq: string]>
   /**

@@ -42,6 +42,8 @@ export interface SentStatements {
   readonly list: Sql<[filter: SentFilter]>
   /** seq, oldest first. */
   readonly seqs: Sql<[where: SentWhere, after: string | undefined, limit: number]>
+  /** As `FailedStatements.freeze`. */
+  readonly freeze: Sql<[where: SentWhere, limit: number | null]>
   /** seq, relay and the message. It stays where it is, so it need not be locked. */
   readonly get: Sql<[seq: string]>
   readonly delete: Sql<[seqs: readonly string[]]>

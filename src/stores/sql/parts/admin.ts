@@ -7,6 +7,7 @@ import { asStatus } from '../status.ts'
 import { asText } from '../values.ts'
 import { rowsOf, type SqlParts } from './context.ts'
 import { sqlLists } from './lists.ts'
+import { sqlWaiting } from './waiting.ts'
 
 /** How many rows of each place are asked for their sources. */
 const SAMPLE = 1_000
@@ -28,6 +29,7 @@ export function sqlAdmin(parts: SqlParts): StoreAdmin {
     status: (options) => status(parts, options),
     trace: (id, source, scan = false) => trace(parts, id, source, scan),
     ...sqlLists(parts),
+    ...sqlWaiting(parts),
   }
 }
 

@@ -1,6 +1,7 @@
 import { HapaxError, isHapaxError } from '../../../base/index.ts'
 import type { Result, Row, Statement } from '../../../contracts/index.ts'
 import type { SqlParts } from './context.ts'
+import type { Counted } from './step.ts'
 
 /** How often a change is tried when others are in its way, or the link breaks. */
 const MAX_RUNS = 5
@@ -11,23 +12,27 @@ const MAX_RUNS = 5
  *
  * When the link breaks during the commit, it is not known whether it happened. The change is then made again: if its row is
  * still there, it had not happened, and happens now. If the row is gone, it did happen, by this call or by another one
- * in between: that cannot be told, and is reported as `commit-unknown`, unless `mine` tells that it was this one.
+ * in between: that cannot be told, and is reported as `commit-unknown`, unless `mine` tells that it was this one. A step of an
+ * operation is counted: that tells it, before the change is made again.
  */
 export async function change(
   { calls }: Pick<SqlParts, 'calls'>,
   first: Statement,
   then: (row: Row) => readonly Statement[],
   mine: () => Promise<boolean> = () => Promise.resolve(false),
+  step?: Counted,
 ): Promise<boolean> {
   let unknown: unknown
   for (let run = 1; ; run++) {
     let sent = false
-    const follow = ({ rows: [row] }: Result): readonly Statement[] | undefined => {
+    const follow = ({ rows: [row] }: Result, held: Result | undefined): readonly Statement[] | undefined => {
+      step?.check(held)
       sent = row !== undefined
-      return row && then(row)
+      return row && [...then(row), ...(step === undefined ? [] : [step.last])]
     }
     try {
-      const { rows } = await calls.short(first, follow)
+      if (unknown !== undefined && (await step?.made())) return true
+      const { rows } = await calls.short(first, follow, { before: step && [step.before] })
       if (rows.length > 0) return true
       if (unknown === undefined) return false
       if (await mine()) return true

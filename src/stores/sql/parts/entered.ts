@@ -41,9 +41,10 @@ export class SqlEntered implements Entered {
     if (this.#token !== undefined && written < rows.length) throw ended()
   }
 
-  async writeLocal(rows: readonly LocalRow[]): Promise<readonly LocalResult[]> {
-    const results = await this.#inside(() =>
-      this.#dialect.writeLocal(this.#executor, rows, this.#random.token(), this.#token),
+  async writeLocal(rows: readonly LocalRow[], followed = false): Promise<readonly LocalResult[]> {
+    const results = await this.#inside(
+      () => this.#dialect.writeLocal(this.#executor, rows, this.#random.token(), this.#token, followed),
+      followed,
     )
     if (this.#token !== undefined && results.length < rows.length) throw ended()
     return results
@@ -65,7 +66,7 @@ export class SqlEntered implements Entered {
     this.#marked.catch(() => {})
   }
 
-  async #inside<T>(write: () => Promise<T>): Promise<T> {
+  async #inside<T>(write: () => Promise<T>, followed = false): Promise<T> {
     try {
       await this.#marked
     } catch (error) {
@@ -76,7 +77,7 @@ export class SqlEntered implements Entered {
     } catch (error) {
       throw this.#errors.inside(error)
     } finally {
-      this.leave()
+      if (!followed) this.leave()
     }
   }
 }

@@ -9,6 +9,7 @@ import { asFailed, asGroup, asLocked } from '../operator-rows.ts'
 import { asSeq } from '../values.ts'
 import { change } from './change.ts'
 import { rowsOf, type SqlParts } from './context.ts'
+import { counted } from './step.ts'
 
 /** The failed store in an SQL database. */
 export function sqlFailed(parts: SqlParts): StoreFailed {
@@ -24,15 +25,17 @@ export function sqlFailed(parts: SqlParts): StoreFailed {
     seqs: async (where, after, limit) =>
       (await rowsOf(parts, dialect.failed.seqs(where, after, limit))).map((row) => asSeq(row['seq'])),
     get,
-    retry: (seq, audit) =>
-      change(parts, dialect.failed.lock(seq, false), (row) => {
+    retry: (seq, audit, step) => {
+      const back = (row: Row): readonly Statement[] => {
         const { origin, held } = asLocked(row)
         return [
           held === null ? dialect.held[origin].back(seq) : dialect.held[origin].unhold(held, seq),
           dialect.admin.auditFailed(seq, audit),
           dialect.failed.delete(seq),
         ]
-      }),
+      }
+      return change(parts, dialect.failed.lock(seq, false), back, undefined, counted(parts, step, seq))
+    },
     edit: async (seq, message, audit) => {
       const failed = await get(seq)
       if (failed === undefined) return false
@@ -44,15 +47,17 @@ export function sqlFailed(parts: SqlParts): StoreFailed {
         async () => (await get(seq))?.replacedBy === message.id,
       )
     },
-    discard: (seq, audit) =>
-      change(parts, dialect.failed.lock(seq, true), (row) => {
+    discard: (seq, audit, step) => {
+      const away = (row: Row): readonly Statement[] => {
         const { origin, held } = asLocked(row)
         return [
           ...(held === null ? [] : deleteHeld(parts.dialect, origin, held)),
           dialect.admin.auditFailed(seq, audit),
           dialect.failed.delete(seq),
         ]
-      }),
+      }
+      return change(parts, dialect.failed.lock(seq, true), away, undefined, counted(parts, step, seq))
+    },
   }
 }
 

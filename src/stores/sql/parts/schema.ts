@@ -12,9 +12,17 @@ export function sqlSchema<Tx, Own>(context: SqlContext<Tx, Own>): StoreSchema {
   let known: readonly Finding[] | undefined
   const migrations = (): Promise<readonly MigrationState[]> =>
     migrationStates((statement) => calls.run(statement), dialect)
+  /** What another node has migrated a moment ago may be on its way to this one. */
+  const caughtUp = async (): Promise<readonly MigrationState[]> => {
+    const states = await migrations()
+    const { caughtUp: wait } = dialect.schema
+    if (wait === undefined || states.every(({ applied }) => applied)) return states
+    await calls.run(wait).catch(() => {})
+    return await migrations()
+  }
   return {
     ready: async () => {
-      known ??= await readied(context, await migrations())
+      known ??= await readied(context, await caughtUp())
       return known
     },
     migrations,

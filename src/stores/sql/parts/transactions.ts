@@ -87,6 +87,8 @@ export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
             phase = 'body'
             try {
               const result = await body(unit)
+              const settling = result.writes === undefined ? undefined : this.#connection.settle?.(tx)
+              if (settling !== undefined) await settling
               const ending = made(() => this.#end(unit, result))
               const last = ending instanceof Promise ? await ending : ending
               // An error up to here is known to come before the commit: no part of that has been sent.
@@ -245,7 +247,7 @@ export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
       for (const { text, params } of this.#dialect.transactions.guard.rollback) await unit.executor.query(text, params)
     } catch (guardError) {
       const gone = this.#dialect.classify(guardError) === 'gone' || isHapaxError(guardError, 'broken-atomicity')
-      if (gone) return brokenAtomicity(error)
+      if (gone && !this.#dialect.transactions.isEndedBy(error)) return brokenAtomicity(error)
     }
     return error
   }
@@ -292,25 +294,56 @@ export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
 
   /** Ends a transaction that outlived its time from another connection; its own may be busy with a statement. */
   async #terminate(backend: Backend): Promise<Fate> {
+    // A file is never elsewhere: what does not answer there waits for its turn.
+    const unreachable = this.#dialect.parallelWriters ? 'elsewhere' : undefined
+    const { calls } = this.#context
+    const silent = (): Fate => (calls.isSilent(TERMINATE_MS) ? unreachable : undefined)
+    let fate = silent()
+    const late = new AbortController()
+    const asked: Asked = {
+      // From now on it is the server that does not answer. Without a connection, all of them may be in use, by what does not get an answer either.
+      acquired: () => {
+        fate = unreachable
+      },
+      answered: () => {
+        fate = undefined
+      },
+    }
     try {
-      return await within(systemClock, TERMINATE_MS, this.#ended(backend), () => undefined)
-    } catch {
+      return await within(systemClock, TERMINATE_MS, this.#ended(backend, asked, late.signal), () => {
+        late.abort()
+        return fate ?? silent()
+      })
+    } catch (error) {
       // The link was cut as well; the database ends the transaction by its own timeout at the latest.
-      return undefined
+      return isHapaxError(error, 'store-unavailable') ? unreachable : undefined
     }
   }
 
-  async #ended(backend: Backend): Promise<Fate> {
-    await this.#context.calls.run(this.#dialect.transactions.terminate(backend))
+  async #ended(backend: Backend, { acquired, answered }: Asked, late: AbortSignal): Promise<Fate> {
+    const { calls } = this.#context
+    await calls.run(this.#dialect.transactions.terminate(backend), undefined, acquired).catch((error: unknown) => {
+      if (isHapaxError(error, 'store-unavailable')) throw error
+    })
+    answered()
     const statement = this.#dialect.transactions.fate(backend)
     if (statement === undefined) return undefined
-    for (;;) {
-      const fate = (await this.#context.calls.run(statement)).rows[0]?.['fate']
-      if (fate === 'committed' || fate === 'aborted') return fate
-      if (fate !== 'in progress') return undefined
+    // Once its server has told that it goes on, nothing but the handler is slow.
+    for (let told = false; ; told = true) {
+      const answer = await calls.run(statement, undefined, told ? undefined : acquired)
+      answered()
+      const fate = answer.rows[0]?.['fate']
+      if (fate === 'committed' || fate === 'aborted' || fate === 'elsewhere') return fate
+      if (fate !== 'in progress' || late.aborted) return undefined
       await pause(systemClock, FATE_MS)
     }
   }
+}
+
+/** How far a question about a transaction has come. */
+interface Asked {
+  acquired(): void
+  answered(): void
 }
 
 /** Moves an inbox row that is locked into the failed store; it goes, or stays and holds its key. */

@@ -67,7 +67,7 @@ from ${prefix}failed as m where ${where}`
   const sentText = (where: string) => `
 select 'sent' as place, relay as scope, source, type, attributes, sent_at as at from ${prefix}sent where ${where}`
   const inboxText = (where: string) => `
-select 'inbox' as place, consumer as scope, source, type, attributes, created_at as at, attempts, key,
+select 'inbox' as place, ${NAME(`${prefix}inbox`)} as seq, consumer as scope, source, type, attributes, created_at as at, attempts, key,
   lease_token is not null as leased, available_at as due_at, held_at, error, failures, history
 from ${prefix}inbox where ${where}`
   const auditText = `
@@ -77,7 +77,7 @@ select 'response' as place, p.consumer as scope, r.source, r.type, p.created_at 
 from ${prefix}responses as p left join ${prefix}receipts as r on r.consumer = p.consumer and r.message_key = p.message_key
 where p.id = ?`
   const outboxText = (where: string) => `
-select 'outbox' as place, relay as scope, source, type, attributes, created_at as at, attempts, key, held_at, error, failures, history
+select 'outbox' as place, ${NAME(`${prefix}outbox`)} as seq, relay as scope, source, type, attributes, created_at as at, attempts, key, held_at, error, failures, history
 from ${prefix}outbox where ${where}`
   return {
     receiptSources: statement(
@@ -141,6 +141,7 @@ async function cleaned(
     const deleted = Number(rows[0]?.['count'] ?? 0)
     return { deleted, after: deleted < limit ? undefined : String(rows[0]?.['last']) }
   }
+  if (step.kind === 'audit') await query({ text: texts.cleanOperations, params: [olderThanMs, limit] })
   const { affected } = await query(
     step.kind === 'sent'
       ? { text: texts.cleanSent, params: [step.relay, limit, olderThanMs] }
@@ -191,6 +192,9 @@ delete from ${prefix}sent where seq in (select seq from ${prefix}sent where rela
     countAudit: `
 select count(*) as count, max(seq) as last from (
   select seq, at from ${prefix}audit where seq > cast(? as integer) order by seq limit ?) where at < ${NOW} - ?`,
+    cleanOperations: `
+delete from ${prefix}operations where id in (
+  select id from ${prefix}operations where ended_at < ${NOW} - ? order by ended_at limit ?)`,
     cleanAudit: `
 delete from ${prefix}audit where seq in (select seq from ${prefix}audit order by seq limit ?) and at < ${NOW} - ?`,
   } as const

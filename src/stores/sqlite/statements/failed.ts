@@ -13,11 +13,13 @@ const VALUES = `${UUID}, ?, ?, ?, ?, ?, ?, unhex(?)`
 const FAILED = `${NAME('m')} as seq, m.origin, m.consumer, ${ROW_MESSAGE}, m.attempts, m.reason, m.error, m.error_hash,
   m.failed_at, cast(m.held_seq as text) as held_seq, m.replaced_by, m.failures, m.history`
 const FAILED_GIVEN = `
-with f (origin_, consumer_, type_, reason_, hash_, older_, newer_, replaced_) as (values (?, ?, ?, ?, ?, ?, ?, ?))`
+with f (origin_, consumer_, type_, reason_, hash_, older_, newer_, since_, until_, replaced_)
+  as (values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?))`
 const FAILED_WHERE = `(f.origin_ is null or m.origin = f.origin_) and (f.consumer_ is null or m.consumer = f.consumer_)
   and (f.type_ is null or m.type = f.type_) and (f.reason_ is null or m.reason = f.reason_)
   and (f.hash_ is null or m.error_hash = f.hash_)
   and (f.older_ is null or m.failed_at < ${NOW} - f.older_) and (f.newer_ is null or m.failed_at >= ${NOW} - f.newer_)
+  and (f.since_ is null or m.failed_at >= f.since_) and (f.until_ is null or m.failed_at < f.until_)
   and (m.replaced_by is not null) = f.replaced_`
 const UNKNOWN_ERROR = `'{"name":"Error","message":"held for a reason that is not known any more"}'`
 
@@ -119,6 +121,14 @@ order by g.count desc, g.last desc`,
 select ${NAME('m')} as seq from ${prefix}failed as m, f where ${FAILED_WHERE} and m.seq > cast(? as integer)
 order by m.seq limit ?`,
       (where, after, limit) => [...failedParams(where), numberOf(after ?? '0'), limit],
+    ),
+    freeze: statement(
+      `${FAILED_GIVEN}
+select c.count, ${NAME('newest')} as last from (
+  select count(*) as count, max(seq) as seq from (
+    select m.seq from ${prefix}failed as m, f where ${FAILED_WHERE} order by m.seq limit ?)
+) as c left join ${prefix}failed as newest on newest.seq = c.seq`,
+      (where, limit) => [...failedParams(where), limit ?? -1],
     ),
     get: statement(`select ${FAILED} from ${prefix}failed as m where ${ROW}`, (seq) => one(seq)),
     lock: statement(
@@ -235,7 +245,8 @@ where origin = '${table}' and (consumer, message_key, fingerprint) = ${its(`${sc
 
 /** The parameters of `FAILED_WHERE`. */
 function failedParams(where: FailedWhere): readonly Param[] {
-  const { origin, consumer, type, reason, errorHash, olderThanMs, newerThanMs, replaced } = where
+  const { origin, consumer, type, reason, errorHash, olderThanMs, newerThanMs, since, until, replaced } = where
   const texts = [origin ?? null, consumer ?? null, encoded(type), reason ?? null, errorHash ?? null]
-  return [...texts, olderThanMs ?? null, newerThanMs ?? null, replaced ? 1 : 0]
+  const times = [olderThanMs ?? null, newerThanMs ?? null, since?.getTime() ?? null, until?.getTime() ?? null]
+  return [...texts, ...times, replaced ? 1 : 0]
 }

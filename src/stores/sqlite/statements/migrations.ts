@@ -130,6 +130,8 @@ export function migrations(prefix: string): readonly MigrationSource[] {
         // Few rows are held, so these indexes cost next to nothing, and they find the held rows among millions.
         `create index ${prefix}inbox_held on ${prefix}inbox (held_at) where held_at is not null`,
         `create index ${prefix}outbox_held on ${prefix}outbox (held_at) where held_at is not null`,
+        `create index ${prefix}inbox_holds on ${prefix}inbox (consumer, seq) where held_at is not null`,
+        `create index ${prefix}outbox_holds on ${prefix}outbox (relay, seq) where held_at is not null`,
         `create index ${prefix}failed_held on ${prefix}failed (held_seq) where held_seq is not null`,
         `create table ${prefix}subscriptions (
   consumer text not null,
@@ -219,6 +221,56 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   secrets text not null,
   reason text,
   note text
+) strict, without rowid`,
+        // With rowid: conditions and notes may be long, and rows change often.
+        `create table ${prefix}operations (
+  id text primary key,
+  created_at integer not null default (${NOW}),
+  changed_at integer not null default (${NOW}),
+  ended_at integer,
+  leased_until integer,
+  total integer not null,
+  done integer not null default 0,
+  gone integer not null default 0,
+  errors integer not null default 0,
+  up_to integer,
+  up_to_mark integer,
+  after_seq integer,
+  after_mark integer,
+  per_second real,
+  kind text not null,
+  state text not null default 'running',
+  token text,
+  conditions text not null,
+  actor text not null,
+  note text,
+  error text
+) strict`,
+        `create index ${prefix}operations_running on ${prefix}operations (id) where state = 'running'`,
+        `create index ${prefix}operations_ended on ${prefix}operations (ended_at) where ended_at is not null`,
+        `create table ${prefix}pauses (
+  origin text not null,
+  scope text not null,
+  at integer not null default (${NOW}),
+  actor text not null,
+  note text,
+  primary key (origin, scope)
+) strict, without rowid`,
+        // A row for each worker, so that none waits for another one.
+        `create table ${prefix}samples (
+  at integer not null,
+  worker text not null,
+  origin text not null,
+  scope text not null,
+  done integer not null,
+  duplicates integer not null,
+  retried integer not null,
+  failed integer not null,
+  lag_ms real not null,
+  aged integer not null,
+  waiting integer,
+  oldest_ms real,
+  primary key (at, worker, origin, scope)
 ) strict, without rowid`,
       ],
     },

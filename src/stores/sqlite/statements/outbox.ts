@@ -26,9 +26,10 @@ import { NOW } from './migrations.ts'
 import { columns, encoded, named, one } from './rows.ts'
 
 const SENT_GIVEN = `
-with f (relay_, type_, older_, newer_) as (values (?, ?, ?, ?))`
+with f (relay_, type_, older_, newer_, since_, until_) as (values (?, ?, ?, ?, ?, ?))`
 const SENT_WHERE = `(f.relay_ is null or m.relay = f.relay_) and (f.type_ is null or m.type = f.type_)
-  and (f.older_ is null or m.sent_at < ${NOW} - f.older_) and (f.newer_ is null or m.sent_at >= ${NOW} - f.newer_)`
+  and (f.older_ is null or m.sent_at < ${NOW} - f.older_) and (f.newer_ is null or m.sent_at >= ${NOW} - f.newer_)
+  and (f.since_ is null or m.sent_at >= f.since_) and (f.until_ is null or m.sent_at < f.until_)`
 
 /** A message as a relay reads it. */
 const LEAVING = `${SEQ}, source, id, type, key, attributes, data, attempts`
@@ -112,6 +113,14 @@ select ${NAME('m')} as seq from ${prefix}sent as m, f
 where ${SENT_WHERE} and m.seq > cast(? as integer) order by m.seq limit ?`,
       (where, after, limit) => [...sentParams(where), numberOf(after ?? '0'), limit],
     ),
+    freeze: statement(
+      `${SENT_GIVEN}
+select c.count, ${NAME('newest')} as last from (
+  select count(*) as count, max(seq) as seq from (
+    select m.seq from ${prefix}sent as m, f where ${SENT_WHERE} order by m.seq limit ?)
+) as c left join ${prefix}sent as newest on newest.seq = c.seq`,
+      (where, limit) => [...sentParams(where), limit ?? -1],
+    ),
     get: statement(`select ${NAME('m')} as seq, m.relay, ${ROW_MESSAGE} from ${prefix}sent as m where ${ROW}`, (seq) =>
       one(seq),
     ),
@@ -126,6 +135,7 @@ select relay, ${COLUMNS}, ?, ${NOW} from ${prefix}sent where ${ROW}`,
 }
 
 /** The parameters of `SENT_WHERE`. */
-function sentParams({ relay, type, olderThanMs, newerThanMs }: SentWhere): readonly Param[] {
-  return [relay ?? null, encoded(type), olderThanMs ?? null, newerThanMs ?? null]
+function sentParams({ relay, type, olderThanMs, newerThanMs, since, until }: SentWhere): readonly Param[] {
+  const times = [olderThanMs ?? null, newerThanMs ?? null, since?.getTime() ?? null, until?.getTime() ?? null]
+  return [relay ?? null, encoded(type), ...times]
 }

@@ -10,9 +10,13 @@ import { lists } from './lists.ts'
 import { local } from './local.ts'
 import { look } from './look.ts'
 import { migrations } from './migrations.ts'
+import { operations } from './operations.ts'
 import { outbox, relays, sent } from './outbox.ts'
+import { pauses } from './pauses.ts'
 import { responses } from './responses.ts'
+import { samples } from './samples.ts'
 import { status } from './status.ts'
+import { waiting } from './waiting.ts'
 import { subscriptions, workers } from './workers.ts'
 
 /** The statements of SQLite with one prefix. Rows are written one by one: there is no round trip to save. */
@@ -22,7 +26,6 @@ export function dialect(prefix: string): Dialect {
     // There is one writer at a time, so every level that can be asked for is kept.
     isolationLevels: ['serializable'],
     parallelWriters: false,
-    ownTransactions: false,
 
     classify,
     doomOf,
@@ -45,10 +48,14 @@ export function dialect(prefix: string): Dialect {
     failed: failed(prefix),
     held: { inbox: held(prefix, 'inbox'), outbox: held(prefix, 'outbox') },
     aside: { inbox: aside(prefix, 'inbox'), outbox: aside(prefix, 'outbox') },
+    operations: operations(prefix),
+    pauses: pauses(prefix),
+    samples: samples(prefix),
     admin: admin(prefix),
     status: status(prefix),
     traces: traces(prefix),
     lists: lists(prefix),
+    waiting: waiting(prefix),
     news: undefined,
     lastLocal: () => undefined,
     writeLocal: local(prefix),
@@ -58,7 +65,7 @@ export function dialect(prefix: string): Dialect {
 
 function schema(prefix: string): Dialect['schema'] {
   return {
-    probe: plain(probe),
+    probe: plain(probe(prefix)),
     migrations: migrations(prefix),
     delimiter: undefined,
     // BEGIN IMMEDIATE is the lock.
@@ -74,6 +81,7 @@ create table if not exists ${prefix}migrations (
   applied_at integer not null default (cast(strftime('%s', 'now') as integer) * 1000)
 ) strict`),
     applied: plain(`select version, checksum from ${prefix}migrations`),
+    caughtUp: undefined,
     done: statement(
       `insert into ${prefix}migrations (version, name, checksum) values (?, ?, ?)`,
       (version, name, checksum) => [version, name, checksum],
@@ -92,12 +100,19 @@ function transactions(): Dialect['transactions'] {
       rollback: [plain('rollback to savepoint hapax')],
     },
     backend: () => undefined,
+    isEndedBy: () => false,
     terminate: () => plain('select 1'),
     fate: () => undefined,
     enter: () => undefined,
   }
 }
 
-const probe = `select '${PROBE.text}' as probe_text, ${PROBE.number} as probe_number, ${PROBE.time} as probe_time,
-  x'${PROBE.bytes}' as probe_bytes, x'${PROBE.uuid.replaceAll('-', '')}' as probe_uuid, 1 as probe_true, 0 as probe_false,
-  null as probe_null`
+/**
+ * With columns of a table first, which give the others their types: the adapter of Prisma takes bytes only from columns that have one. No row has
+ * that number.
+ */
+function probe(prefix: string): string {
+  return `select id as probe_text, seq as probe_number, seq as probe_time, data as probe_bytes, message_key as probe_uuid,
+  seq as probe_true, seq as probe_false, type as probe_null from ${prefix}outbox where seq = -1
+union all select '${PROBE.text}', ${PROBE.number}, ${PROBE.time}, x'${PROBE.bytes}', x'${PROBE.uuid.replaceAll('-', '')}', 1, 0, null`
+}

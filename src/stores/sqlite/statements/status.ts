@@ -165,6 +165,7 @@ function smallParts(prefix: string): readonly string[] {
     unnumbered('receipts'),
     unnumbered('responses', `(select min(expires_at) from ${prefix}responses)`),
     unnumbered('effects'),
+    `select 'paused', origin, scope, actor, null, at, note, null from ${prefix}pauses`,
     `select 'worker', iif(${NOW} - heartbeat_at <= ttl_ms, 'alive', 'dead'), id, name, ${NOW} - heartbeat_at, started_at, serves, in_hand
 from ${prefix}workers`,
   ]

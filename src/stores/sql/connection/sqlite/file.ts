@@ -1,6 +1,6 @@
 import { closeSync, openSync, realpathSync, statfsSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
-import { expected, WriterQueue } from '../../base/index.ts'
+import { expected, WriterQueue } from '../../../../base/index.ts'
 
 /** What statfs(2) of Linux returns for file systems of other hosts: SQLite's locks and shared memory fail on them. */
 const NETWORK_FILE_SYSTEMS: Readonly<Record<number, string>> = {
@@ -16,6 +16,7 @@ const NETWORK_FILE_SYSTEMS: Readonly<Record<number, string>> = {
 }
 
 const queues = new Map<string, WeakRef<WriterQueue>>()
+const queuesOfHandles = new WeakMap<object, WriterQueue>()
 
 /** The one queue of a database file in this process, whatever name the file is reached by. */
 export function queueOf(path: string): WriterQueue {
@@ -24,6 +25,15 @@ export function queueOf(path: string): WriterQueue {
   if (known !== undefined) return known
   const queue = new WriterQueue()
   queues.set(key, new WeakRef(queue))
+  return queue
+}
+
+/** The one queue of a handle whose file is not known: a client of a remote database, or one in memory. */
+export function queueFor(handle: object): WriterQueue {
+  const known = queuesOfHandles.get(handle)
+  if (known !== undefined) return known
+  const queue = new WriterQueue()
+  queuesOfHandles.set(handle, queue)
   return queue
 }
 
