@@ -1,5 +1,6 @@
 import {
   type AuditCleanupOptions,
+  AuditLog,
   type CleanupOptions,
   Consumers,
   cleanup,
@@ -11,6 +12,8 @@ import {
   explain,
   FailedStore,
   Keys,
+  Messages,
+  Operations,
   Receipts,
   Relays,
   Sent,
@@ -21,27 +24,24 @@ import {
   Acquisitions,
   Activity,
   able,
-  type Clock,
+  callback,
   clockOption,
   detachedClock,
   detachedOf,
   EventHub,
-  type Events,
   flag,
   HapaxError,
-  type Instrument,
   instrumentOption,
-  type Logger,
   loggerOption,
   nameText,
   noOthers,
   Outages,
   oneOf,
   positiveInteger,
-  type Random,
-  type Redact,
   randomOption,
   redactOption,
+  spanMs,
+  Tally,
   text,
   unsupportedNode,
   uuidv7Source,
@@ -66,16 +66,28 @@ import type {
   LeasedHttpOptions,
   Migration,
   MigrationState,
+  MinuteSample,
+  PublishArguments,
   Published,
   Store,
   StoreFeatures,
   StoreStatus,
   Trace,
+  WorkedOnce,
   Worker,
 } from './contracts/index.ts'
 import { LeasedCore, type LeasedOptions } from './leased/index.ts'
 
-import { type Draft, MAX_TEXT_BYTES, type MessageType, messageType, type PublishOptions } from './message/index.ts'
+import {
+  DELIVERIES,
+  type Draft,
+  isMessageType,
+  MAX_TEXT_BYTES,
+  type MessageType,
+  messageType,
+  type PublishOptions,
+} from './message/index.ts'
+import type { ExplainOptions, Hapax, HapaxOptions } from './public.ts'
 import { consumerOf, Scopes } from './requests/index.ts'
 import {
   type Committed,
@@ -87,98 +99,17 @@ import {
   type TransactionOptions,
   transact,
 } from './transaction/index.ts'
-import { Crew, Unserved, UnservedPublishes, WorkerCore, type WorkerOptions } from './worker/index.ts'
+import {
+  Crew,
+  Unserved,
+  UnservedPublishes,
+  WorkerCore,
+  type WorkerOptions,
+  type WorkOnceOptions,
+  workOnce,
+} from './worker/index.ts'
 
-/** Options of `explain`. */
-interface ExplainOptions {
-  /** Scans all rows, also those that no index covers. With millions of receipts, this takes seconds. @default false */
-  readonly scan?: boolean
-}
-
-/** Options of `createHapax`. */
-export interface HapaxOptions<Tx, Own> {
-  readonly store: Store<Tx, Own>
-  /** The CloudEvents source of every message that this application publishes, for example '/shop'. */
-  readonly source: string
-  /** `relay` writes messages to the outbox; `local` hands them to the consumers on the same database. @default 'relay' */
-  readonly delivery?: 'relay' | 'local'
-  /**
-   * The relay that sends messages published without naming one, and that a worker's `relay` serves. A second service on the same
-   * database that publishes to another place needs another name. @default 'default'
-   */
-  readonly relay?: string
-  /** @default warnings and errors to standard error, as text on a terminal and as JSON lines elsewhere */
-  readonly logger?: Logger
-  /** Watches what hapax does, for traces: `opentelemetry()` of `hapax/opentelemetry`. @default nothing does */
-  readonly instrument?: Instrument
-  /**
-   * Removes secrets of your application from error texts before they are stored or logged. What hapax recognises itself (passwords in
-   * URLs, tokens, private keys) has been removed already. @default nothing more is removed
-   */
-  readonly redact?: Redact
-  /** The largest message that is accepted or published. @default 1 MiB */
-  readonly maxMessageBytes?: number
-  /** How long a transaction waits for a connection if no other one gets one meanwhile. @default 10_000 */
-  readonly acquireMs?: number
-  readonly clock?: Clock
-  readonly random?: Random
-}
-
-/** A hapax: one store, the messages published on it, and the consumers that take them. */
-export interface Hapax<Tx, Own = Tx> {
-  /** Events, for logs and metrics. */
-  readonly events: Events
-  /** The failed store. */
-  readonly failed: FailedStore
-  /** Keys that wait behind a message that failed for good. */
-  readonly keys: Keys
-  /** Messages that were published and kept. */
-  readonly sent: Sent
-  /** Receipts of messages, by consumer and time. */
-  readonly receipts: Receipts
-  /** Outside calls of leased consumers, by consumer, state and time. */
-  readonly effects: Effects
-  /** The consumers and relays that the store knows, whichever process they belong to. */
-  readonly consumers: Consumers
-  readonly relays: Relays
-  /** The endpoints of outgoing webhooks. */
-  readonly endpoints: Endpoints
-  /** Creates or updates the tables. Safe when several instances do it at once. Resolves with what was applied. */
-  migrate(): Promise<readonly Migration[]>
-  migrations(): Promise<readonly MigrationState[]>
-  /** Runs `work` in a transaction; what it publishes is written last and commits with it. */
-  transaction<T>(work: (tx: Tx) => Promise<T>, options?: TransactionOptions): Promise<T>
-  /** Publishes a message that commits with `tx`: one of hapax's transactions, or the user's own. */
-  publish<In>(tx: Tx | Own, type: MessageType<In, unknown>, data: In, options?: PublishOptions): Promise<Published>
-  /** Publishes several messages with one insert, in this order. */
-  publishMany(tx: Tx | Own, drafts: readonly Draft[]): Promise<readonly Published[]>
-  /** A named reader. The name scopes deduplication: keep it for as long as the consumer lives. */
-  consumer(name: string, options?: ConsumerOptions<Handler<unknown, Tx>>): Consumer<Tx>
-  /** A named reader whose handlers call the outside world. No transaction is open meanwhile, and a retry does not repeat a call. */
-  leased(name: string, options?: LeasedOptions<LeasedHandler<unknown, Tx>>): Leased<Tx>
-  /**
-   * HTTP requests that take effect once, by the semantics of the expired draft-07 of Idempotency-Key: the response commits with what the
-   * handler writes, and a request that comes again gets the same response. The name of the scope is a part of what a key is known by.
-   */
-  http(scope: string, options: LeasedHttpOptions): Http<LeasedHttpContext<Tx>>
-  http(scope: string, options: HttpOptions): Http<HttpContext<Tx>>
-  worker(options: WorkerOptions<Tx>): Worker
-  /** What waits, and who works. Found in milliseconds; numbers above 10,000 are estimates, unless `exact` is asked for. */
-  status(options?: { readonly exact?: boolean }): Promise<StoreStatus>
-  /**
-   * Every place where a message with this id is known, oldest first. Without `source`, an id that is not a UUIDv7 is looked up only
-   * under the sources of workers and of a sample of the rows; see `ExplainOptions`.
-   */
-  explain(id: string, source?: string, options?: ExplainOptions): Promise<readonly Trace[]>
-  /** Deletes old receipts of finished messages. Workers do it by themselves; this is for manual use. */
-  cleanup(options: CleanupOptions): Promise<{ readonly receipts: number }>
-  /** Deletes old audit entries. Workers do it by themselves; this is for manual use. */
-  cleanupAudit(options: AuditCleanupOptions): Promise<{ readonly audit: number }>
-  /** Checks the store and its workers: what is wrong, what to do about it, and which tables are larger or older than they should be. */
-  doctor(options?: DoctorOptions): Promise<readonly Finding[]>
-  /** Stops the workers and closes what hapax opened, not the pool it was given. */
-  close(): Promise<void>
-}
+export type { Hapax, HapaxOptions } from './public.ts'
 
 /** What a store with transactions and a claim store have in common. */
 interface AnyStore {
@@ -219,6 +150,7 @@ function createWhole<Tx, Own>(options: HapaxOptions<Tx, Own>): Hapax<Tx, Own> {
     'source',
     'delivery',
     'relay',
+    'route',
     'logger',
     'instrument',
     'redact',
@@ -238,8 +170,11 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
   readonly failed: FailedStore
   readonly keys: Keys
   readonly sent: Sent
+  readonly operations: Operations
   readonly receipts: Receipts
   readonly effects: Effects
+  readonly messages: Messages
+  readonly audit: AuditLog
   readonly consumers: Consumers
   readonly relays: Relays
   readonly endpoints: Endpoints
@@ -270,17 +205,19 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
     const detached = detachedOf(instrument)
     this.#crew = new Crew({ news: store.news, clock, logger, detached })
     const wake = (rows?: readonly Committed[]): void => this.#crew.wake(rows)
-    const delivery = oneOf('delivery', ['relay', 'local'], options.delivery, 'relay')
+    const delivery = oneOf('delivery', DELIVERIES, options.delivery, 'relay')
+    callback('route', options.route)
     const consumersOf = (type: string): readonly ConsumerCore<Tx>[] =>
       [...this.#consumers.values()].filter((each) => each.settings.enabled && each.types.includes(type))
     const unserved = new Unserved({ workers: store.workers, clock, logger })
     const later = detachedClock(clock, detached)
-    this.#publishes = new UnservedPublishes({ store, clock: later, delivery, unserved, consumersOf })
+    this.#publishes = new UnservedPublishes({ store, clock: later, unserved, consumersOf })
     this.#publisher = new Publisher({
       store,
       source,
       delivery,
       relay,
+      route: options.route,
       maxBytes,
       clock,
       mintId,
@@ -298,6 +235,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
       source,
       relay,
       events,
+      tally: new Tally(clock),
       instrument,
       detached,
       activity,
@@ -316,12 +254,17 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
       floor: new Floor(clock),
     }
     this.#scopes = new Scopes(this.#engine)
-    this.failed = new FailedStore({ store, clock, wake, mintId, maxBytes })
+    const begun = (): void => this.#crew.begun()
+    this.operations = new Operations({ store, clock: later, random, redact, wake, mintId, begun })
+    const { operations } = this
+    this.failed = new FailedStore({ store, clock, wake, mintId, maxBytes, operations })
     this.keys = new Keys(store.keys, wake)
-    this.sent = new Sent(store.sent, store.admin, clock, wake)
+    this.sent = new Sent({ store, clock, operations, wake })
     this.receipts = new Receipts({ ...store, random })
     this.effects = new Effects(store.admin)
-    this.consumers = new Consumers(store.subscriptions)
+    this.messages = new Messages(store)
+    this.audit = new AuditLog(store.admin)
+    this.consumers = new Consumers(store)
     this.relays = new Relays(store)
     const drivers = this.#endpoints
     this.endpoints = new Endpoints({ store: store.endpoints, clock, relay, source, mintId, drivers })
@@ -339,14 +282,20 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
     return this.activity.during(() => transact(this.#engine, work, options))
   }
 
-  publish<In>(tx: Tx | Own, type: MessageType<In, unknown>, data: In, options?: PublishOptions): Promise<Published> {
-    return this.#publisher.publishOne(tx, type, () => {
-      return messageType(type).of(data, options)
-    })
+  publish<First extends Tx | Own | MessageType<never, unknown>, Data>(
+    first: First,
+    ...rest: PublishArguments<First, Data>
+  ): Promise<Published>
+  publish(...args: HerePublish | TxPublish<Tx | Own>): Promise<Published> {
+    if (isHere(args)) return this.#publisher.publishOneHere(...args)
+    const [tx, type, data, options] = args
+    return this.#publisher.publishOne(tx, type, () => messageType(type).of(data, options))
   }
 
-  publishMany(tx: Tx | Own, drafts: readonly Draft[]): Promise<readonly Published[]> {
-    return this.#publisher.publish(tx, drafts)
+  publishMany(tx: Tx | Own, drafts: readonly Draft[]): Promise<readonly Published[]>
+  publishMany(drafts: readonly Draft[]): Promise<readonly Published[]>
+  publishMany(...args: [Tx | Own, readonly Draft[]] | [readonly Draft[]]): Promise<readonly Published[]> {
+    return args.length === 1 ? this.#publisher.publishHere(...args) : this.#publisher.publish(...args)
   }
 
   consumer(name: string, options: ConsumerOptions<Handler<unknown, Tx>> = {}): Consumer<Tx> {
@@ -384,7 +333,20 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
   }
 
   worker(options: WorkerOptions<Tx>): Worker {
-    const worker = new WorkerCore(this.#engine, options, this.#crew)
+    return this.#worker(options, this.#crew)
+  }
+
+  workOnce(options: WorkOnceOptions<Tx>): Promise<WorkedOnce> {
+    // Nothing is awaited for long, so that no connection has to listen for news.
+    const crew = {
+      listen: () => () => Promise.resolve(),
+      remove: (worker: WorkerCore<Tx>) => this.#crew.remove(worker),
+    }
+    return this.activity.during(() => workOnce(this.#engine, options, (own) => this.#worker(own, crew)))
+  }
+
+  #worker(options: WorkerOptions<Tx>, crew: Pick<Crew<WorkerCore<Tx>>, 'listen' | 'remove'>): WorkerCore<Tx> {
+    const worker = new WorkerCore(this.#engine, options, crew)
     for (const destination of worker.destinations) this.#destinations.add(destination)
     for (const [relay, driver] of worker.endpoints) this.#endpoints.set(relay, driver)
     this.#crew.add(worker)
@@ -394,6 +356,11 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
   status(options: { readonly exact?: boolean } = {}): Promise<StoreStatus> {
     noOthers('options', options, ['exact'])
     return this.#store.admin.status(options)
+  }
+
+  async history(options: { readonly sinceMs?: number } = {}): Promise<readonly MinuteSample[]> {
+    noOthers('options', options, ['sinceMs'])
+    return this.#store.samples.list(options.sinceMs === undefined ? HOUR_MS : spanMs('sinceMs', options.sinceMs))
   }
 
   async explain(id: string, source?: string, options: ExplainOptions = {}): Promise<readonly Trace[]> {
@@ -426,5 +393,15 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
   }
 }
 
+type HerePublish = [type: MessageType, data: unknown, options?: PublishOptions]
+type TxPublish<Tx> = [tx: Tx, ...HerePublish]
+
+/** The second argument is looked at first: a transaction that has ended refuses to be looked at. */
+function isHere<Tx>(args: HerePublish | TxPublish<Tx>): args is HerePublish {
+  return !isMessageType(args[1]) && isMessageType(args[0])
+}
+
+/** How far back the history goes if nothing is said. */
+const HOUR_MS = 3_600_000
 /** How long closing waits for what is under way. */
 const CLOSE_MS = 60_000

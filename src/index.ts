@@ -2,6 +2,7 @@
 
 export type {
   AuditCleanupOptions,
+  AuditQuery,
   BulkOptions,
   BulkResult,
   By,
@@ -15,8 +16,11 @@ export type {
   ReceiptQuery,
   SentQuery,
   SettleOptions,
+  WaitingQuery,
 } from './admin/index.ts'
 export {
+  type ConnectionBudget,
+  connectionBudget,
   consoleLogger,
   type ErrorCode,
   type Events,

@@ -13,16 +13,21 @@ export function callHandlers<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx>): un
   if (jobs.length === 1) return callAlone(present(jobs[0], 'a message to handle'), scope)
   if (scope.together) return callTogether(jobs, scope)
   const views = scope.views?.()
-  return views === undefined ? callInTurn(jobs, scope) : callOverlapping(steps(jobs, scope), views)
+  if (views === undefined) return inTurn(jobs, scope)
+  return scope.buffer.around(undefined, callOverlapping, steps(jobs, scope), views)
 }
 
 /** Resolves to what the handler returns, or returns it. */
 function callAlone<Tx>(job: Job<Tx>, scope: Scope<Tx>): unknown {
   const { handler } = job
-  if (handler.kind !== 'one') return callInTurn([job], scope)
+  if (handler.kind !== 'one') return inTurn([job], scope)
   const content = job.content()
   if (content instanceof Promise) return content.then((decoded) => callOne(handler, job, decoded, scope))
   return callOne(handler, job, content, scope)
+}
+
+function inTurn<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx>): Promise<void> {
+  return scope.buffer.around(undefined, callInTurn<Tx>, jobs, scope)
 }
 
 async function callInTurn<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx>): Promise<void> {
@@ -31,7 +36,7 @@ async function callInTurn<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx>): Promi
     const { handler } = job
     if (handler.kind === 'one') {
       const content = job.content()
-      await callOne(handler, job, content instanceof Promise ? await content : content, scope)
+      await callNext(handler, job, content instanceof Promise ? await content : content, scope)
       // Of the last one it is noticed at the end of the transaction. By then the statements of the others may have ended.
       if (jobs.length > 1) scope.assertAwaited?.()
     } else if (handler.kind === 'many' && !called.has(handler)) {
@@ -91,7 +96,7 @@ class OneStep<Tx> implements Step<Tx> {
   }
 
   call(view: View<Tx>): unknown {
-    return callOne(
+    return callNext(
       this.handler,
       this.#job,
       present(this.#content, 'the content of a message'),
@@ -126,7 +131,7 @@ async function callTogether<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx>): Pro
 type CallScope<Tx> = Pick<Scope<Tx>, 'tx' | 'deadline' | 'logger' | 'consumer' | 'observe'> & Publishing<Tx>
 
 interface Publishing<Tx> {
-  readonly buffer: Pick<Scope<Tx>['buffer'], 'publish'>
+  readonly buffer: ReturnType<Scope<Tx>['buffer']['slot']>
 }
 
 /** A `publish` that names this message as the cause. */
@@ -164,9 +169,19 @@ function callOne<Tx>(
   { message, data }: Content,
   scope: CallScope<Tx>,
 ): unknown {
-  const { observe } = scope
+  const { buffer, observe } = scope
   const context = new OneContext(message, job.attempt, scope)
-  return observe === undefined ? call(data, context) : observe([job.stored], () => call(data, context))
+  const calling = (): unknown => buffer.around(() => causeOf(message), call, data, context)
+  return observe === undefined ? calling() : observe([job.stored], calling)
+}
+
+/** The same inside an outer `around`, which makes it cheaper. */
+function callNext<Tx>(handler: OneHandler<Tx>, job: Job<Tx>, content: Content, scope: CallScope<Tx>): unknown {
+  if (scope.observe !== undefined) return callOne(handler, job, content, scope)
+  const { call } = handler
+  const { message, data } = content
+  scope.buffer.enter(() => causeOf(message))
+  return call(data, new OneContext(message, job.attempt, scope))
 }
 
 async function callMany<Tx>(
@@ -184,9 +199,11 @@ async function callMany<Tx>(
   const publish: PublishInHandler = (type, data, options) => buffer.publish(type, data, options)
   const logger = boundLogger(scope.logger, { consumer })
   const context = { tx, publish, signal: deadline.signal, logger }
-  if (observe === undefined) await call(items, context)
+  // Of many messages none is the cause.
+  const calling = (): unknown => buffer.around(undefined, call, items, context)
+  if (observe === undefined) await calling()
   else {
     const messages = jobs.map(({ stored }) => stored)
-    await observe(messages, () => call(items, context))
+    await observe(messages, calling)
   }
 }

@@ -1,4 +1,4 @@
-import { asError, faultFields, type HapaxEvents, isHapaxError, present } from '../base/index.ts'
+import { asError, type Counts, faultFields, type HapaxEvents, isHapaxError, present } from '../base/index.ts'
 import type { Outcome, Receipt } from '../contracts/index.ts'
 import {
   Attempt,
@@ -58,6 +58,7 @@ export class Taker<Tx> {
   readonly #recorder: Recorder<Tx>
 
   readonly #groups: GroupSize
+  readonly #counts: Counts
 
   constructor({ engine, consumer, settings, recorder, groups }: TakerParts<Tx>) {
     this.#engine = engine
@@ -65,6 +66,7 @@ export class Taker<Tx> {
     this.#settings = settings
     this.#recorder = recorder
     this.#groups = groups
+    this.#counts = engine.tally.of('inbox', consumer)
   }
 
   /** Processes distinct messages in one transaction, apart from those whose handlers may not share one yet. */
@@ -116,6 +118,7 @@ export class Taker<Tx> {
     if (attempted.kind === 'done') {
       // The usual case, without a listener: nothing has to be done for each message.
       const quiet = attempted.value === ALL_FRESH && !this.#engine.events.heard('processed')
+      if (quiet) this.#count(jobs)
       return quiet ? jobs.map(processed) : this.#finish(jobs, attempted.value, this.#took(started, attempt), group)
     }
     if (jobs.length > 1 && !isGone(attempted)) {
@@ -155,6 +158,14 @@ export class Taker<Tx> {
     return { value: found, committed, call: (scope) => callWatched(fresh, scope, watch) }
   }
 
+  #count(jobs: readonly Job<Tx>[]): void {
+    const [first] = jobs
+    this.#counts.done += jobs.length
+    if (first !== undefined && this.#counts.wantsLag) {
+      this.#counts.lag(this.#engine.databaseClock.lagMs(first.stored))
+    }
+  }
+
   #took(started: number, { timing: { waitMs, checkMs } }: Attempt<Tx, unknown>): Took {
     return { durationMs: this.#engine.clock.monotonic() - started - waitMs, waitMs, checkMs }
   }
@@ -184,6 +195,8 @@ export class Taker<Tx> {
   ): Outcome | Promise<Outcome> {
     if (found === 'broken') return this.#recorder.broken(stored, asError(group?.error), attempt)
     if (found !== 'fresh' && found !== 'processed') return this.#recorder.taken(stored, found, took.checkMs)
+    this.#counts.done += 1
+    if (this.#counts.wantsLag) this.#counts.lag(this.#engine.databaseClock.lagMs(stored))
     const { events, databaseClock } = this.#engine
     const { durationMs, waitMs, checkMs } = took
     events.emit('processed', () => {

@@ -1,7 +1,7 @@
 import { asError, boundLogger, type ErrorCode, faultFields } from '../base/index.ts'
 import type { FailedContext, FinalFailure, Writes } from '../contracts/index.ts'
 import type { StoredMessage } from '../message/index.ts'
-import { Attempt, type Engine, type Plan, type Scope } from '../transaction/index.ts'
+import { Attempt, causeOf, type Engine, type Plan, type Scope } from '../transaction/index.ts'
 import { publishFor } from './calling.ts'
 import { decodeFor, type Registered } from './handlers.ts'
 import type { ConsumerSettings } from './options.ts'
@@ -84,7 +84,8 @@ export class FailedHooks<Tx> {
       const { message, data } = await decodeFor(handler, stored)
       const publish = publishFor(message, scope)
       const logger = boundLogger(scope.logger, { consumer: this.#consumer, about: ref(stored), attempt })
-      await call(data, error, { tx, message, publish, signal: deadline.signal, attempt, reason, logger })
+      const context = { tx, message, publish, signal: deadline.signal, attempt, reason, logger }
+      await scope.buffer.around(() => causeOf(message), call, data, error, context)
     }
     return { call: prepared, signal }
   }

@@ -1,4 +1,4 @@
-import type { EventHub, Logger, MessageRef } from '../base/index.ts'
+import type { Counts, EventHub, Logger, MessageRef, Tally } from '../base/index.ts'
 import { faultFields, HapaxError, safe, shellWord } from '../base/index.ts'
 import type { Outcome, Receipt } from '../contracts/index.ts'
 import { IMPORTED, type StoredMessage } from '../message/index.ts'
@@ -57,21 +57,32 @@ interface Duplicate {
   readonly checkMs?: number | undefined
 }
 
+/** What a reporter tells. */
+interface ReporterOptions {
+  readonly events: EventHub
+  readonly logger: Logger
+  readonly tally?: Tally
+}
+
 /** Reports what became of the messages of a consumer, to the log and as events, and returns the outcome. */
 export class Reporter {
   readonly #events: EventHub
   readonly #logger: Logger
   readonly #consumer: string
+  /** Undefined: the store keeps no samples. */
+  readonly #counts: Counts | undefined
 
-  constructor({ events, logger }: { readonly events: EventHub; readonly logger: Logger }, consumer: string) {
+  constructor({ events, logger, tally }: ReporterOptions, consumer: string) {
     this.#events = events
     this.#logger = logger
     this.#consumer = consumer
+    this.#counts = tally?.of('inbox', consumer)
   }
 
   /** A message that was taken before. With another payload it is reported as a mismatch as well. */
   duplicate(stored: StoredMessage, { receipt, mismatch, checkMs }: Duplicate = {}): Outcome {
     const takenAt = receipt?.takenAt
+    if (this.#counts !== undefined) this.#counts.duplicates += 1
     const event = { consumer: this.#consumer, message: ref(stored), ...(takenAt && { takenAt }) }
     if (mismatch) {
       this.#logger.warn(aboutOf(event), 'a duplicate has another payload than the first delivery')
@@ -100,6 +111,7 @@ export class Reporter {
   verdict(stored: StoredMessage, verdict: Verdict, attempt: number): Outcome {
     const { error } = verdict
     const event = { consumer: this.#consumer, message: ref(stored), attempt }
+    this.#count(verdict)
     if (verdict.kind === 'retry') {
       const { delayMs, attempts } = verdict
       // Always in seconds: lines of one kind differ in numbers only, so that the log limit recognises them.
@@ -116,6 +128,10 @@ export class Reporter {
     )
     this.#events.emit('failed', () => ({ ...event, reason, error }))
     return outcome(reason === 'expired' ? 'expired' : reason === 'unknown-effect' ? 'held' : 'failed', error)
+  }
+
+  #count({ kind }: Verdict): void {
+    if (this.#counts !== undefined) this.#counts[kind === 'retry' ? 'retried' : 'failed'] += 1
   }
 
   /** The lease expired. Another process has the message now, or has settled it. */

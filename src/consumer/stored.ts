@@ -1,4 +1,4 @@
-import { asError, isHapaxError, isRefusal } from '../base/index.ts'
+import { asError, type Counts, isHapaxError, isRefusal } from '../base/index.ts'
 import type { InboxRow, Outcome } from '../contracts/index.ts'
 import { Attempt, type Attempted, type Engine, type Opened, type Timing, type Work } from '../transaction/index.ts'
 import { isGone } from './direct.ts'
@@ -40,8 +40,10 @@ interface Run {
   readonly attempt: { readonly timing: Timing }
 }
 
-/** Whether rows are noted as about to run, or a promise of it: false if they could not be. */
-export type Noted = true | Promise<boolean>
+/** Asked right before handlers: whether their rows are noted as about to run, and nobody has paused the consumer meanwhile. */
+export type Noted = () => boolean | Promise<boolean>
+
+const yes: Noted = () => true
 
 /** Works the stored rows of a consumer, in a transaction or under a lease. No handler is called before its row is noted. */
 export interface StoredWork {
@@ -69,6 +71,7 @@ export class InboxWork<Tx> {
   readonly #recorder: Recorder<Tx>
   readonly #registry: Pick<Registry<Tx>, 'handlerOf'>
   readonly #groups: GroupSize
+  readonly #counts: Counts
 
   constructor({ engine, consumer, settings, recorder, registry, groups }: StoredWorkParts<Tx>) {
     this.#engine = engine
@@ -77,13 +80,14 @@ export class InboxWork<Tx> {
     this.#recorder = recorder
     this.#registry = registry
     this.#groups = groups
+    this.#counts = engine.tally.of('inbox', consumer)
   }
 
   /**
    * Runs the handlers of these rows in one transaction; when one of them fails, in smaller ones. A row without an outcome was
    * settled or locked by another worker, or stands behind another message of its key.
    */
-  work(seqs: readonly string[], signal?: AbortSignal, noted: Noted = true): Promise<ReadonlyMap<string, Outcome>> {
+  work(seqs: readonly string[], signal?: AbortSignal, noted: Noted = yes): Promise<ReadonlyMap<string, Outcome>> {
     return this.#work(seqs, signal, 'whole', noted)
   }
 
@@ -92,7 +96,7 @@ export class InboxWork<Tx> {
     seqs: readonly string[],
     signal: AbortSignal | undefined,
     group: 'whole' | 'part',
-    noted: Noted = true,
+    noted: Noted = yes,
   ): Promise<ReadonlyMap<string, Outcome>> {
     const { instrument } = this.#engine
     if (instrument === undefined) return this.#attempt(seqs, signal, group, noted)
@@ -117,7 +121,7 @@ export class InboxWork<Tx> {
         kind: 'claim',
         seqs,
         locked: resolving ? 'wait' : 'skip',
-        aged: this.#engine.events.heard('processed'),
+        aged: this.#engine.events.heard('processed') || this.#counts.wantsLag,
       }),
       body: (opened) => this.#body(opened, ours, noted, watch),
       mostConflicts: this.#groups.mostConflicts(seqs.length),
@@ -185,9 +189,10 @@ export class InboxWork<Tx> {
     if (unit.claimed.size === 0) return { value: { kind: 'processed' }, committed }
     ours.jobs = []
     // Claimed while they are being noted: if a handler ends the process, others must know the suspects.
-    if (noted !== true && !(await noted)) {
+    const may = noted()
+    if (may !== true && !(await may)) {
       ours.claimed = new Map()
-      return { value: { kind: 'processed' } }
+      return { value: { kind: 'processed' }, committed }
     }
     const rows = [...unit.claimed.values()]
     watch?.claimed(rows)
@@ -243,8 +248,17 @@ export class InboxWork<Tx> {
   }
 
   #processed(rows: readonly InboxRow[], run: Run): ReadonlyMap<string, Outcome> {
+    this.#count(rows, run)
     if (this.#engine.events.heard('processed')) this.#report(rows, run)
     return new Map(rows.map((row) => [row.seq, PROCESSED]))
+  }
+
+  #count(rows: readonly InboxRow[], { attempt }: Run): void {
+    const [first] = rows
+    this.#counts.done += rows.length
+    if (first === undefined || !this.#counts.wantsLag) return
+    const { message, ageMs = null } = first
+    this.#counts.lag(this.#engine.databaseClock.lagMs(message, { ageMs, readAt: attempt.timing.openedAt }))
   }
 
   #report(rows: readonly InboxRow[], { started, attempt: { timing } }: Run): void {

@@ -1,6 +1,7 @@
 import {
   asError,
   boundLogger,
+  type Counts,
   detachedClock,
   type ErrorCode,
   errorFields,
@@ -91,6 +92,7 @@ export class LeasedWork<Tx> {
   readonly #limit: TimeLimit
   readonly #reporter: Reporter
   readonly #finish: Finish | undefined
+  readonly #counts: Counts
 
   constructor(
     { engine, consumer, settings, recorder, registry }: StoredWorkParts<Tx>,
@@ -98,6 +100,7 @@ export class LeasedWork<Tx> {
     finish?: Finish,
   ) {
     this.#finish = finish
+    this.#counts = engine.tally.of('inbox', consumer)
     this.#engine = engine
     this.#consumer = consumer
     this.#settings = { ...settings, ...lease }
@@ -123,10 +126,10 @@ export class LeasedWork<Tx> {
   async work(
     seqs: readonly string[],
     signal?: AbortSignal,
-    noted: Noted = true,
+    noted: Noted = () => true,
   ): Promise<ReadonlyMap<string, Outcome>> {
     // Not leased meanwhile: a lease that is not used has to run out.
-    if (noted !== true && !(await noted)) return new Map()
+    if (!(await noted())) return new Map()
     const { store, clock, random } = this.#engine
     const token = random.token()
     const began = clock.monotonic()
@@ -250,6 +253,8 @@ export class LeasedWork<Tx> {
 
   #processed({ message, attempts, ageMs = null }: InboxRow, { started, waitMs, checkMs, readAt }: Ran): Outcome {
     const { events, clock, databaseClock } = this.#engine
+    this.#counts.done += 1
+    if (this.#counts.wantsLag) this.#counts.lag(databaseClock.lagMs(message, { ageMs, readAt }))
     events.emit('processed', () => {
       const lagMs = databaseClock.lagMs(message, { ageMs, readAt })
       const times = { durationMs: clock.monotonic() - started - waitMs, waitMs, checkMs, lagMs }
@@ -330,11 +335,18 @@ class Call<Tx> {
     this.#effects = new Effects({ engine, consumer, message: row.message, held, leaseMs })
   }
 
+  /** Whether the handler has ended. */
+  get closed(): boolean {
+    return this.#state !== 'running'
+  }
+
   async run(handler: Registered<Tx>): Promise<void> {
     const contextOf = (content: Content): LeasedContext<Tx> => this.#context(content)
     const { message } = this.#row
     if (handler.kind !== 'leased') expected(`handler of ${message.type}`, 'a leased handler', handler.kind)
-    this.returned = await callLeased(handler, message, contextOf, () => this.#effects)
+    this.returned = await this.#engine.publisher.without(this, () =>
+      callLeased(handler, message, contextOf, () => this.#effects),
+    )
     this.#state = 'settling'
   }
 
@@ -380,7 +392,7 @@ class Call<Tx> {
       complete: (work) => {
         this.#effects.refuseInCall('complete')
         if (typeof work !== 'function') expected('complete', 'called with a function', work)
-        this.#onComplete(({ tx }) => work(tx))
+        this.#onComplete(({ tx, buffer }) => buffer.around(() => this.#cause, work, tx))
       },
       publish: (type, data, options) => {
         this.#effects.refuseInCall('publish')

@@ -196,7 +196,9 @@ export class TransactionalWay<Tx> implements Way<HttpContext<Tx>> {
 
   async #returned(request: Accepted, handle: HttpHandler<HttpContext<Tx>>, scope: Scope<Tx>): Promise<Response> {
     try {
-      return responseOf(await handle(request.fresh(), new Context(request, scope)))
+      const cause = causeOfRequest(request)
+      const context = new Context(request, scope, cause)
+      return responseOf(await scope.buffer.around(() => cause, handle, request.fresh(), context))
     } catch (thrown) {
       const response = asResponse(thrown)
       throw response === undefined ? thrown : new RolledBack(response)
@@ -249,11 +251,10 @@ class Context<Tx> implements HttpContext<Tx> {
   readonly #request: Accepted
   readonly #scope: Scope<Tx>
 
-  constructor(request: Accepted, scope: Scope<Tx>) {
+  constructor(request: Accepted, scope: Scope<Tx>, cause: Cause | undefined) {
     this.key = request.key
     this.principal = request.principal
     this.tx = scope.tx
-    const cause = causeOfRequest(request)
     this.publish = (type, data, options) => scope.buffer.publish(type, data, options, cause)
     this.signal = scope.deadline.signal
     this.#request = request

@@ -145,7 +145,7 @@ export class SimStore implements Store<SimTx> {
   readonly schema: Store<SimTx>['schema'] = {
     ready: async () => [],
     migrations: async () => [],
-    sql: () => ({ statements: [], before: [], after: [], delimiter: undefined }),
+    sql: () => ({ statements: [], before: [], after: [], checksums: [], undo: [], delimiter: undefined }),
     migrate: async () => [],
   }
 
@@ -321,6 +321,21 @@ export class SimStore implements Store<SimTx> {
     remove: absent,
   }
 
+  /** Workers look for these: there are none. */
+  readonly operations: Store<SimTx>['operations'] = {
+    begin: absent,
+    get: absent,
+    list: absent,
+    lease: async () => undefined,
+    advance: absent,
+    release: absent,
+    change: absent,
+  }
+
+  readonly pauses: Store<SimTx>['pauses'] = { list: async () => [], pause: absent, resume: absent }
+
+  readonly samples: Store<SimTx>['samples'] = { add: async () => {}, list: absent }
+
   readonly workers: Store<SimTx>['workers'] = {
     look: (shares) => this.#repeated('looks', (db) => shares.map((share) => this.#sql.look(db, share))),
     join: (worker) => this.#repeated(`joins as ${worker.id}`, (db, tx) => this.#sql.join(db, tx, worker)),
@@ -410,6 +425,11 @@ export class SimStore implements Store<SimTx> {
     trace: () => unused('trace'),
     receipts: () => unused('receipts'),
     effects: () => unused('effects'),
+    waiting: () => unused('waiting'),
+    one: () => unused('one'),
+    ahead: () => unused('ahead'),
+    retries: () => unused('retries'),
+    audited: () => unused('audited'),
   }
 
   async close(): Promise<void> {}
