@@ -8,6 +8,7 @@ import {
   fresh,
   HASTY,
   idsOf,
+  KafkaProxy,
   kafkaPlace,
   listen,
   message,
@@ -15,8 +16,7 @@ import {
   type PlainKafka,
   publish,
 } from '../support/kafka-place.ts'
-import { KafkaProxy } from '../support/kafka-proxy.ts'
-import { requireServer, serverVariables } from '../support/servers.ts'
+import { kafkaServer } from '../support/kafka-server.ts'
 
 vi.setConfig({ maxConcurrency: 25 })
 
@@ -44,11 +44,11 @@ function watchedClients(see: (consumer: Consumer) => void): KafkaClients {
   }
 }
 
-describe.skipIf(!process.env[serverVariables.kafka]).concurrent('a group of Kafka (protocol mock)', () => {
+describe.skipIf(kafkaServer === undefined).concurrent(`a group of Kafka (${kafkaServer})`, () => {
   it('E4: after a crash begins at the first message that was not finished, whatever was finished behind it', async () => {
     await using place = await kafkaPlace()
     const { topic, plain, proxy } = place
-    await using other = await KafkaProxy.open(requireServer('kafka'))
+    await using other = await KafkaProxy.open(await plain.brokers())
     const group = fresh('billing')
     await publish(kafka({ url: other.url }).topic(topic), messages(10))
     await using first = await listen(kafka({ url: proxy.url }).group(group, { topic, ...HASTY }))
@@ -56,7 +56,7 @@ describe.skipIf(!process.env[serverVariables.kafka]).concurrent('a group of Kafk
     for (const at of [9, 0, 2, 5, 1, 4, 8]) first.deliveries[at]?.ack()
     await eventually(async () => expect(await committedOf(plain, topic, group)).toBe(3n))
     // A crash: nobody says goodbye.
-    await proxy.links.refuse()
+    await proxy.refuse()
     await using second = await listen(kafka({ url: other.url }).group(group, { topic, ...HASTY }))
     await eventually(() => expect(idsOf(second.deliveries)).toEqual(['m3', 'm4', 'm5', 'm6', 'm7', 'm8', 'm9']))
     expect(second.deliveries.every(({ arrival }) => arrival.redelivered)).toBe(true)

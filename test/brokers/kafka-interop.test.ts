@@ -5,7 +5,7 @@ import { memory } from 'hapax/memory'
 import { describe, expect, it, vi } from 'vitest'
 import { Shop } from '../../src/testing/broker/shop.ts'
 import { fresh, HASTY, type KafkaPlace, kafkaPlace, message, publish } from '../support/kafka-place.ts'
-import { serverVariables } from '../support/servers.ts'
+import { kafkaServer } from '../support/kafka-server.ts'
 
 vi.setConfig({ maxConcurrency: 25 })
 
@@ -35,7 +35,7 @@ async function handled({ topic, plain, proxy }: KafkaPlace, sent: Sent, id: stri
   return seen
 }
 
-describe.skipIf(!process.env[serverVariables.kafka]).concurrent('Kafka and others (protocol mock)', () => {
+describe.skipIf(kafkaServer === undefined).concurrent(`Kafka and others (${kafkaServer})`, () => {
   it.each(['binary', 'structured'] as const)('an event of the CloudEvents SDK is handled (%s)', async (mode) => {
     await using place = await kafkaPlace()
     const { headers, key, value } = Kafka[mode](event) as KafkaMessage

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { Shop } from '../../src/testing/broker/shop.ts'
 import { until } from '../../src/testing/wait.ts'
 import { fresh, HASTY, kafkaPlace } from '../support/kafka-place.ts'
-import { serverVariables } from '../support/servers.ts'
+import { kafkaServer } from '../support/kafka-server.ts'
 
 const MiB = 1024 * 1024
 const json = { 'content-type': 'application/json' }
@@ -12,7 +12,7 @@ const ping = (id: string) => ({ ce_id: id, ce_source: '/plain', ce_type: 'ping',
 const small = (id: string) => ({ value: Buffer.from(JSON.stringify({ id })), headers: ping(id) })
 const zeros = (id: string) => ({ value: Buffer.alloc(8 * MiB), headers: ping(id) })
 
-describe.skipIf(!process.env[serverVariables.kafka])('batches (protocol mock)', () => {
+describe.skipIf(kafkaServer === undefined)(`batches (${kafkaServer})`, () => {
   it.for(['gzip', 'snappy', 'lz4', 'zstd'] as const)(
     'K17: one that becomes too large when it is decompressed is in the failed store; the others are read (%s)',
     async (compression) => {

@@ -63,6 +63,11 @@ it('leaves out only those that are silent, and keeps the order', async () => {
   expect(await greeting([last.url, silent.url, nobody, first.url], 10_000)).toEqual([last.url, nobody, first.url])
 })
 
+it('waits no longer than a moment for others when one has greeted', { timeout: 40_000 }, async () => {
+  const [silent, there] = await Promise.all([serve(SERVERS.silent), serve(SERVERS.greets)])
+  expect(await greeting([silent.url, there.url], 60_000)).toEqual([there.url])
+})
+
 it('asks an address of IPv6', async () => {
   const { url } = await serve(SERVERS.greets, '::1')
   expect(await greeting([url], 60_000)).toEqual([url])

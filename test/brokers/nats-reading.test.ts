@@ -3,13 +3,14 @@ import { connect, headers } from '@nats-io/transport-node'
 import { type HapaxError, isHapaxError, type Subscription } from 'hapax'
 import { type NatsConsumerOptions, type NatsStreamOptions, nats } from 'hapax/nats'
 import { describe, expect, it } from 'vitest'
+import { LinkProxy } from '../../src/conformance/brokers/link-proxy.ts'
 import { Listener } from '../../src/testing/broker/listener.ts'
 import { message, numbered, publish, publishAgain, publishAll } from '../../src/testing/broker/world.ts'
 import { until } from '../../src/testing/wait.ts'
 import { HASTY, type NatsPlace, natsPlace, PATIENT, waitingIn } from '../support/nats-place.ts'
 
 /** Longer than a busy machine keeps a reader from saying that it is alive. */
-const ACK_WAIT_MS = 10_000
+const ACK_WAIT_MS = 20_000
 
 function consumer(place: NatsPlace, options: Partial<NatsConsumerOptions> = {}): Subscription {
   return nats({ url: place.proxy.url, ...PATIENT }).consumer('billing', { stream: place.stream, ...options })
@@ -35,6 +36,20 @@ function codes(reports: readonly HapaxError[]): string[] {
 }
 
 describe.concurrent('a consumer of NATS', () => {
+  it('that is not looked up does not stay with a server that does not reach it', async () => {
+    await using place = await natsPlace()
+    let links = 0
+    await using proxy = await LinkProxy.open(place.proxy.url, () => {
+      links += 1
+      return { sent() {}, received() {}, ended() {} }
+    })
+    const js = nats({ url: proxy.url, ...HASTY })
+    await using _ = await listen(js.consumer('billing', { stream: place.stream, declare: 'none' }))
+    // Each attempt has one to be greeted, and one to stay.
+    await until(() => links >= 4, 'another link')
+    await until(() => proxy.size <= 2, 'the first to be closed')
+  })
+
   it('is made as it was asked for', async () => {
     await using place = await natsPlace()
     await filled(place, ['a'], { maxAgeMs: 86_400_000 })
@@ -155,6 +170,29 @@ describe.concurrent('a consumer of NATS', () => {
     },
   )
 
+  it('waits for its stream and leaves nothing out although the answer to a question about it was lost', async () => {
+    await using place = await natsPlace()
+    let armed = false
+    const lost = Promise.withResolvers<void>()
+    await using proxy = await LinkProxy.open(place.proxy.url, () => ({
+      sent(chunk) {
+        if (!armed || !chunk.includes('$JS.API.')) return
+        armed = false
+        proxy.cut()
+        lost.resolve()
+      },
+      received() {},
+      ended() {},
+    }))
+    const js = nats({ url: proxy.url, ...PATIENT })
+    await using listener = await listen(js.consumer('billing', { stream: place.stream, deliver: 'new' }))
+    await until(() => listener.reports.length > 0, 'it says that it waits')
+    armed = true
+    await lost.promise
+    await filled(place, ['a', 'b'])
+    await listener.takeAllOf(['a', 'b'])
+  })
+
   it('closes while it waits for its stream, and leaves no link behind', async () => {
     await using place = await natsPlace()
     const listener = await listen(consumer(place))
@@ -188,7 +226,7 @@ describe.concurrent('a consumer of NATS', () => {
     await until(() => both.reduce((sum, { received }) => sum + received.length, 0) === 2, 'both messages are in hand')
     const held = both.flatMap(({ received }) => received)
     held[0]?.retry(600_000)
-    await deliveredAgain(place, 2)
+    await deliveredAgain(place, 1)
     expect(both.flatMap(({ ids }) => ids).toSorted()).toEqual(['a', 'b'])
     const { num_redelivered, num_ack_pending } = await place.manager.consumers.info(place.stream, 'billing')
     expect({ num_redelivered, num_ack_pending }).toEqual({ num_redelivered: 0, num_ack_pending: 2 })

@@ -5,6 +5,7 @@ import type { Confirmation } from 'hapax/contracts'
 import { type NatsStreamOptions, nats } from 'hapax/nats'
 import { describe, expect, it } from 'vitest'
 import { message, publish, publishAgain } from '../../src/testing/broker/world.ts'
+import { until } from '../../src/testing/wait.ts'
 import { type NatsPlace, natsPlace, PATIENT } from '../support/nats-place.ts'
 
 function stream({ proxy, stream }: NatsPlace, options: NatsStreamOptions = {}): Destination & AsyncDisposable {
@@ -41,6 +42,35 @@ async function stored({ manager, stream }: NatsPlace) {
 const idsIn = async (place: NatsPlace) => (await stored(place)).map(({ header }) => header.get('ce-id'))
 
 describe.concurrent('a stream of NATS', () => {
+  it('that does not confirm in time is sent to through another link', async () => {
+    await using place = await natsPlace()
+    await place.manager.streams.add({ name: place.stream, subjects: [`${place.prefix}.>`], no_ack: true })
+    const options = { url: place.proxy.url, ...PATIENT, timeoutMs: 5_000 }
+    await using destination = disposable(nats(options).stream(place.stream, { declare: 'none' }))
+    const [late] = await publish(destination, [message('a')])
+    expect([late?.status, codeOf(late)]).toEqual(['unavailable', 'broker-timeout'])
+    await place.manager.streams.update(place.stream, { no_ack: false })
+    expect(statuses(await publish(destination, [message('a')]))).toEqual(['confirmed'])
+  })
+
+  it.for(['check', 'none'] as const)(
+    'that a server does not know is looked for through another link (%s)',
+    async (declare) => {
+      await using place = await natsPlace()
+      await place.manager.streams.add({ name: place.stream, subjects: [`${place.prefix}.>`] })
+      const options = { url: place.proxy.url, ...PATIENT }
+      await using destination = disposable(nats(options).stream(place.stream, { declare }))
+      expect(statuses(await publish(destination, [message('a')]))).toEqual(['confirmed'])
+      await place.manager.streams.delete(place.stream)
+      const [lost] = await publish(destination, [message('b')])
+      expect([lost?.status, codeOf(lost)]).toEqual(['failed', 'unroutable'])
+      // One name may lead to many servers.
+      await until(() => place.proxy.size === 0, 'the link to be given up')
+      await place.manager.streams.add({ name: place.stream, subjects: [`${place.prefix}.>`] })
+      expect(statuses(await publish(destination, [message('b')]))).toEqual(['confirmed'])
+    },
+  )
+
   it('is made by the first message, with what was asked for', async () => {
     await using place = await natsPlace()
     await using destination = stream(place, { maxAgeMs: 60_000, maxBytes: 1e6, storage: 'memory' })

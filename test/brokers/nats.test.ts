@@ -1,4 +1,5 @@
+import { natsHarness } from '../../src/conformance/brokers/nats.ts'
 import { runBrokerCases } from '../support/broker-suite.ts'
-import { natsHarness } from '../support/nats-harness.ts'
+import { requireServer } from '../support/servers.ts'
 
-runBrokerCases(natsHarness)
+runBrokerCases(natsHarness(requireServer('nats')))

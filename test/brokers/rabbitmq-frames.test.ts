@@ -2,6 +2,7 @@ import { type ConfirmChannel, connect } from 'amqplib'
 import fc from 'fast-check'
 import { type AmqpConnection, rabbitmq } from 'hapax/rabbitmq'
 import { describe, expect, it } from 'vitest'
+import { type Encoder, encoderOption } from '../../src/brokers/kit/index.ts'
 import { Answer } from '../../src/brokers/rabbitmq/answer.ts'
 import { rawChannel } from '../../src/brokers/rabbitmq/client.ts'
 import { Frames } from '../../src/brokers/rabbitmq/outgoing-frames.ts'
@@ -14,19 +15,19 @@ import { requireServer } from '../support/servers.ts'
 const EXCHANGE = 'shop'
 
 /** The bytes that amqplib makes of a message. The server does not get them. */
-function bytesOf(channel: ConfirmChannel, sent: OutgoingMessage, routingKey: string): Buffer {
+function bytesOf(channel: ConfirmChannel, sent: OutgoingMessage, routingKey: string, encoder: Encoder): Buffer {
   const { connection, ch } = channel as unknown as { connection: { channels: { buffer: object }[] }; ch: number }
   const chunks: Buffer[] = []
   const buffer = connection.channels[ch]?.buffer as { write?: (chunk: Buffer) => boolean }
   buffer.write = (chunk) => chunks.push(chunk) > 0
-  const { body, options } = encodeMessage(sent, 'binary')
+  const { body, options } = encodeMessage(sent, encoder)
   channel.publish(EXCHANGE, routingKey, body, options, () => {})
   delete buffer.write
   return Buffer.concat(chunks)
 }
 
-function sentBy(sent: OutgoingMessage, routingKey: string): Answer {
-  return Object.assign(new Answer(sent, 'binary', 0, () => {}), { routingKey })
+function sentBy(sent: OutgoingMessage, routingKey: string, encoder = encoderOption({})): Answer {
+  return Object.assign(new Answer(sent, encoder, 0, () => {}), { routingKey })
 }
 
 const text = fc.string({ unit: 'binary', maxLength: 60 })
@@ -51,7 +52,8 @@ const anyMessage = fc.record(
 )
 
 describe('frames of outgoing messages', () => {
-  it('are those that amqplib makes, byte by byte', async () => {
+  it.for(['cloudevents', 'plain-json'] as const)('are those that amqplib makes, byte by byte (%s)', async (encode) => {
+    const encoder = encoderOption({ encode })
     const connection = await connect(requireServer('rabbitmq'))
     connection.on('error', () => {})
     const channel = await connection.createConfirmChannel()
@@ -63,8 +65,8 @@ describe('frames of outgoing messages', () => {
         const expected: Buffer[] = []
         for (const [each, routingKey] of sent as [OutgoingMessage, string][]) {
           // What amqplib refuses is refused before, or left to it.
-          if (!frames.add(sentBy(each, routingKey))) continue
-          expected.push(bytesOf(channel, each, routingKey))
+          if (!frames.add(sentBy(each, routingKey, encoder))) continue
+          expected.push(bytesOf(channel, each, routingKey, encoder))
           packed += 1
         }
         expect(frames.take() ?? Buffer.alloc(0)).toEqual(Buffer.concat(expected))

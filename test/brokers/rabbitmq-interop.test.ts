@@ -1,3 +1,4 @@
+import type { GetMessage } from 'amqplib'
 import { type CloudEvent, HTTP, CloudEvent as SdkEvent } from 'cloudevents'
 import { createHapax, defineMessage, type Message, type SourceOptions, silentLogger } from 'hapax'
 import { memory } from 'hapax/memory'
@@ -138,6 +139,92 @@ describe.concurrent('messages of plain clients', () => {
     })
     place.channel.ack(received)
     await destination.close()
+  })
+})
+
+/** The headers of a message, without what a quorum queue adds. */
+function withoutCount({ properties }: GetMessage): object {
+  const { 'x-delivery-count': _, ...headers } = properties.headers ?? {}
+  return headers
+}
+
+describe.concurrent('services that know nothing of CloudEvents', () => {
+  const sent = message('a', {
+    type: 'App\\Message\\OrderPlaced',
+    time: '2023-11-14T22:13:20.123Z',
+    correlationId: 'c',
+    headers: { tenant: 'acme' },
+  })
+
+  it('get the data, properties and headers with plain names (plain-json)', async () => {
+    await using place = await RabbitmqPlace.open()
+    await place.subscription('billing')
+    const destination = place.destination({ encode: 'plain-json' })
+    await publish(destination, [sent])
+    const received = await place.channel.get(place.queue('billing'))
+    if (received === false) throw new Error('expected a message')
+    expect(received.content.toString()).toBe('{"id":"a"}')
+    expect(received.properties).toMatchObject({
+      messageId: 'a',
+      type: 'App\\Message\\OrderPlaced',
+      appId: '/sender',
+      correlationId: 'c',
+      timestamp: 1_700_000_000,
+      contentType: 'application/json',
+      deliveryMode: 2,
+    })
+    // Symfony Messenger finds the class of a message in the header `type`.
+    expect(withoutCount(received)).toEqual({
+      tenant: 'acme',
+      'message-id': 'a',
+      type: 'App\\Message\\OrderPlaced',
+      source: '/sender',
+      time: '2023-11-14T22:13:20.123Z',
+      key: 'one',
+      'correlation-id': 'c',
+    })
+    place.channel.ack(received)
+    await destination.close()
+  })
+
+  it('get what a function writes, with its properties', async () => {
+    await using place = await RabbitmqPlace.open()
+    await place.subscription('billing')
+    const destination = place.destination({
+      encode: ({ id, data }) => ({
+        body: data,
+        contentType: 'application/vnd.masstransit+json',
+        headers: { 'MT-Message-Type': 'urn:message:Shop:OrderPlaced' },
+        properties: { messageId: `urn:${id}`, appId: 'shop' },
+      }),
+    })
+    await publish(destination, [sent, { ...sent, id: 'x'.repeat(300) }])
+    const received = await place.channel.get(place.queue('billing'))
+    if (received === false) throw new Error('expected a message')
+    expect(received.properties).toMatchObject({
+      messageId: 'urn:a',
+      appId: 'shop',
+      correlationId: 'c',
+      contentType: 'application/vnd.masstransit+json',
+      headers: { 'MT-Message-Type': 'urn:message:Shop:OrderPlaced' },
+    })
+    expect(Object.keys(withoutCount(received))).toEqual(['MT-Message-Type'])
+    place.channel.ack(received)
+    // The property of the second one would not fit into its field.
+    expect(await place.channel.get(place.queue('billing'))).toBe(false)
+    await destination.close()
+  })
+
+  it('are understood by the properties message-id, type and app-id', async () => {
+    await using place = await RabbitmqPlace.open()
+    const [seen] = await handled(place, {}, async () => {
+      const options = { messageId: 'x1', type: 'order.placed', appId: '/legacy', correlationId: 'c' }
+      for (let time = 0; time < 2; time++) {
+        place.channel.publish(place.exchange, 'any', Buffer.from('{"total":7}'), options)
+      }
+    })
+    expect(seen).toMatchObject({ id: 'x1', type: 'order.placed', source: '/legacy', correlationId: 'c' })
+    expect(seen?.data).toEqual({ total: 7 })
   })
 })
 

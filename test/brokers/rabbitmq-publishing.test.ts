@@ -1,6 +1,9 @@
+import { once } from 'node:events'
+import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { connect } from 'amqplib'
 import { rabbitmq } from 'hapax/rabbitmq'
 import { describe, expect, it } from 'vitest'
+import { encoderOption } from '../../src/brokers/kit/index.ts'
 import { encodeMessage } from '../../src/brokers/rabbitmq/wire.ts'
 import type { Confirmation, Destination } from '../../src/contracts/broker.ts'
 import type { OutgoingMessage } from '../../src/message/cloudevents.ts'
@@ -104,6 +107,70 @@ describe.concurrent('messages that a queue does not take', () => {
     await destination.close()
   })
 })
+
+describe.concurrent('a cluster', () => {
+  it('is reached by the first of its addresses that answers, whichever comes first', async () => {
+    await using place = await RabbitmqPlace.open()
+    await place.declare('billing', { 'x-queue-type': 'quorum' })
+    await using silent = await silentServer()
+    const url = ['amqp://127.0.0.1:1', place.proxy.url, silent.url]
+    for (let process = 0; process < 5; process++) {
+      const destination = rabbitmq({ url, timeoutMs: 6_000 }).exchange(place.exchange)
+      expect(await shownAfter(destination, ['ping'])).toEqual(['confirmed'])
+      await destination.close()
+    }
+  })
+
+  it('of which no address answers is named as a whole', async () => {
+    const destination = rabbitmq({ url: ['amqp://127.0.0.1:1', 'amqp://user:secret@127.0.0.1:2'] }).exchange('shop')
+    const [told] = await publish(destination, [message('a')])
+    expect(told).toMatchObject({ status: 'unavailable', error: { code: 'broker-unavailable' } })
+    expect(String(told?.status === 'unavailable' && told.error)).toContain('at amqp://127.0.0.1:1, amqp://127.0.0.1:2')
+    await destination.close()
+  })
+
+  it('is sent to through a new channel after a refusal: the old one may refuse for ever', async () => {
+    await using place = await RabbitmqPlace.open()
+    await place.declare(
+      'full',
+      { 'x-queue-type': 'classic', 'x-max-length': 1, 'x-overflow': 'reject-publish' },
+      'full',
+    )
+    let channels = 0
+    const connection = async (): Promise<Awaited<ReturnType<typeof connect>>> => {
+      const opened = await connect(place.proxy.url)
+      const create = opened.createConfirmChannel.bind(opened)
+      opened.createConfirmChannel = (...args) => {
+        channels += 1
+        return create(...args)
+      }
+      return opened
+    }
+    const destination = rabbitmq({ connection }).exchange(place.exchange)
+    expect(await shownAfter(destination, ['full', 'full'])).toEqual(['confirmed', 'failed broker-refused'])
+    await until(async () => {
+      expect(await shownAfter(destination, ['full'])).toEqual(['failed broker-refused'])
+      return channels > 1
+    }, 'a second channel')
+    await destination.close()
+  })
+})
+
+/** Accepts connections, and says nothing. */
+async function silentServer(): Promise<AsyncDisposable & { readonly url: string }> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const sockets = new Set<Socket>()
+  server.on('connection', (socket) => sockets.add(socket.on('error', () => {})))
+  const { port } = server.address() as AddressInfo
+  return {
+    url: `amqp://127.0.0.1:${port}`,
+    [Symbol.asyncDispose]: async () => {
+      for (const socket of sockets) socket.destroy()
+      server.close()
+    },
+  }
+}
 
 describe.concurrent('exchanges', () => {
   it('an exchange that is deleted while messages come is declared again', async () => {
@@ -211,7 +278,7 @@ const FRAME_MAX = 8_192
 /** Sends the bytes of a message by the plain client, on a link of its own with small frames. */
 async function sendPlainly(place: RabbitmqPlace, sent: OutgoingMessage): Promise<'confirmed' | 'closed'> {
   const connection = await connect(`${place.proxy.url}?frameMax=${FRAME_MAX}`)
-  const { body, options } = encodeMessage(sent, 'binary')
+  const { body, options } = encodeMessage(sent, encoderOption({}))
   const told = await new Promise<'confirmed' | 'closed'>((resolve, reject) => {
     connection.on('error', () => resolve('closed'))
     connection

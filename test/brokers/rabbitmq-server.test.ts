@@ -1,18 +1,30 @@
 import { execFile } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { type AddressInfo, createServer, connect as dial, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
+import { connect } from 'amqplib'
 import type { Destination } from 'hapax'
 import type { Confirmation, OutgoingMessage } from 'hapax/contracts'
+import { rabbitmq } from 'hapax/rabbitmq'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { Listener } from '../../src/testing/broker/listener.ts'
 import { message, numbered, publish, publishAgain, publishAll } from '../../src/testing/broker/world.ts'
 import { until } from '../../src/testing/wait.ts'
-import { clearMemoryAlarm, raiseMemoryAlarm, withMemoryAlarm } from '../support/private-rabbitmq.ts'
+import {
+  clearMemoryAlarm,
+  holdQueue,
+  raiseMemoryAlarm,
+  withHeldQueue,
+  withMemoryAlarm,
+} from '../support/private-rabbitmq.ts'
 import { noPrivateServer, type PrivateServer, privateServer } from '../support/private-server.ts'
 import { RabbitmqPlace } from '../support/rabbitmq-place.ts'
+import { requireServer } from '../support/servers.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const example = join(root, 'examples/rabbitmq.ts')
@@ -27,7 +39,7 @@ it('the page about RabbitMQ shows the example that runs', () => {
 
 const MANY = { messages: 100, bytes: 1e9 }
 const MAX_BYTES = 65_536
-const CONSUMER_TIMEOUT_MS = 3_000
+const CONSUMER_TIMEOUT_MS = 10_000
 
 /** The user may not publish by routing keys that begin with `secret`, to an exchange of this name. */
 const GUARDED = 'guarded'
@@ -41,10 +53,44 @@ const permissions = `
 
 const args = [
   ...(withMemoryAlarm.args ?? []),
+  ...(withHeldQueue.args ?? []),
   ...['-eval', permissions.replaceAll('\n', ' ')],
   ...['-rabbit', 'max_message_size', String(MAX_BYTES)],
   ...['-rabbit', 'consumer_timeout', String(CONSUMER_TIMEOUT_MS), '-rabbit', 'channel_tick_interval', '200'],
 ]
+
+/** A proxy that can stop to read what is sent to the server. */
+async function slowProxy(
+  to: string,
+): Promise<AsyncDisposable & { readonly url: string; pause(): void; resume(): void }> {
+  const { hostname, port } = new URL(to)
+  const sockets = new Set<Socket>()
+  const clients = new Set<Socket>()
+  const server = createServer((client) => {
+    clients.add(client)
+    const target = dial(Number(port), hostname)
+    for (const socket of [client, target]) sockets.add(socket.on('error', () => {}))
+    target.pipe(client)
+    client.on('data', (bytes) => target.write(bytes))
+    client.on('close', () => target.destroy())
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const url = new URL(to)
+  url.host = `127.0.0.1:${(server.address() as AddressInfo).port}`
+  return {
+    url: url.href,
+    pause: () => {
+      for (const client of clients) client.pause()
+    },
+    resume: () => {
+      for (const client of clients) client.resume()
+    },
+    [Symbol.asyncDispose]: async () => {
+      for (const socket of sockets) socket.destroy()
+      server.close()
+    },
+  }
+}
 
 const missing = noPrivateServer('rabbitmq')
 
@@ -57,6 +103,110 @@ describe.skipIf(missing !== undefined)(`a server of its own${missing === undefin
 
   afterAll(async () => {
     await server[Symbol.asyncDispose]()
+  })
+
+  it('a channel that has refused is closed, also if some of its messages are never answered', async () => {
+    await using place = await RabbitmqPlace.open(server.url)
+    const { channel, exchange } = place
+    await place.declare(
+      'full',
+      { 'x-queue-type': 'classic', 'x-max-length': 1, 'x-overflow': 'reject-publish' },
+      'full',
+    )
+    await channel.assertQueue('held', { durable: true, arguments: { 'x-queue-type': 'classic' } })
+    await channel.bindQueue('held', exchange, 'held')
+    let opened = 0
+    let isFirstClosed = false
+    const connection = async (): Promise<Awaited<ReturnType<typeof connect>>> => {
+      const made = await connect(server.url)
+      const create = made.createConfirmChannel.bind(made)
+      made.createConfirmChannel = async (...options) => {
+        const channel = await create(...options)
+        opened += 1
+        if (opened === 1) channel.on('close', () => (isFirstClosed = true))
+        return channel
+      }
+      return made
+    }
+    const destination = rabbitmq({ connection }).exchange(exchange)
+    const send = async (type: string, signal?: AbortSignal): Promise<string | undefined> =>
+      (await publish(destination, [message(type, { type })], signal))[0]?.status
+    expect(await send('full')).toBe('confirmed')
+    await holdQueue(server)
+    const patience = new AbortController()
+    const held = send('held', patience.signal)
+    await until(async () => (await send('full')) === 'failed' && opened > 1, 'a second channel')
+    expect(isFirstClosed).toBe(false)
+    patience.abort()
+    expect(await held).toBe('unavailable')
+    await until(() => isFirstClosed, 'the first channel to be closed')
+    await destination.close()
+  })
+
+  it('a connection on which nothing is confirmed is given up, and the next one works', async () => {
+    await using place = await RabbitmqPlace.open(server.url)
+    await place.declare('open', { 'x-queue-type': 'classic' }, 'open')
+    // It stands still since the test before this one.
+    await place.channel.bindQueue('held', place.exchange, 'held')
+    const destination = rabbitmq({ url: server.url, timeoutMs: 5_000 }).exchange(place.exchange)
+    const send = async (type: string): Promise<Confirmation | undefined> =>
+      (await publish(destination, [message(type, { type })]))[0]
+    const held = await send('held')
+    expect(held).toMatchObject({ status: 'unavailable', error: { code: 'broker-timeout' } })
+    expect(await send('open')).toEqual({ status: 'confirmed' })
+    await destination.close()
+  })
+
+  it('a queue that stands still does not end the connection of exchanges that go on', async () => {
+    await using place = await RabbitmqPlace.open(server.url)
+    await using other = await RabbitmqPlace.open(server.url)
+    await place.declare('busy', { 'x-queue-type': 'classic' }, 'busy')
+    await other.channel.bindQueue('held', other.exchange, 'held')
+    const broker = rabbitmq({ url: server.url, timeoutMs: 5_000 })
+    const [busy, silent] = [broker.exchange(place.exchange), broker.exchange(other.exchange)]
+    let isOver = false
+    // More than it takes to be given up, twice.
+    const held = publish(silent, [message('held', { type: 'held' })], AbortSignal.timeout(20_000)).then((said) => {
+      isOver = true
+      return said
+    })
+    const seen = new Set<string | undefined>()
+    while (!isOver) seen.add((await publish(busy, [message('busy', { type: 'busy' })]))[0]?.status)
+    expect([...seen]).toEqual(['confirmed'])
+    expect(await held).toMatchObject([{ status: 'unavailable' }])
+    await Promise.all([busy.close(), silent.close()])
+  })
+
+  it('a process that stood still reads the confirms that came meanwhile', async () => {
+    await using place = await RabbitmqPlace.open(server.url)
+    await place.declare('still', { 'x-queue-type': 'classic' }, 'still')
+    const destination = rabbitmq({ url: server.url, timeoutMs: 5_000 }).exchange(place.exchange)
+    const send = (id: string): Promise<readonly Confirmation[]> =>
+      publish(destination, [message(id, { type: 'still' })])
+    expect(await send('before')).toEqual([{ status: 'confirmed' }])
+    const confirmed = send('after')
+    await new Promise(setImmediate)
+    for (const end = performance.now() + 8_000; performance.now() < end; );
+    expect(await confirmed).toEqual([{ status: 'confirmed' }])
+    await destination.close()
+  })
+
+  it('a message that takes longer to write than the server may take to answer is confirmed', async () => {
+    // This server takes no large messages: the shared one does.
+    await using place = await RabbitmqPlace.open()
+    await place.declare('slow', { 'x-queue-type': 'classic' }, 'slow')
+    await using proxy = await slowProxy(requireServer('rabbitmq'))
+    const destination = rabbitmq({ url: proxy.url, timeoutMs: 3_000 }).exchange(place.exchange)
+    const send = (size: number): Promise<readonly Confirmation[]> =>
+      publish(destination, [message('slow', { type: 'slow', data: Buffer.alloc(size) })])
+    expect(await send(1)).toEqual([{ status: 'confirmed' }])
+    proxy.pause()
+    // More than the sockets between here and there can hold.
+    const sent = send(15_000_000)
+    await delay(6_000)
+    proxy.resume()
+    expect(await sent).toEqual([{ status: 'confirmed' }])
+    await destination.close()
   })
 
   it('the example prints what its comments say, and ends', async () => {
@@ -110,6 +260,10 @@ describe.skipIf(missing !== undefined)(`a server of its own${missing === undefin
     await until(blocked, 'the server is blocked')
     await destination.close()
     clearMemoryAlarm(server)
+    // The next test begins when that has taken effect.
+    const next = place.destination()
+    await publishAgain(next, ['after'])
+    await next.close()
   })
 
   it('D14: learns from the server how large a message may be; neighbours are not to blame', async () => {

@@ -25,8 +25,10 @@ describe('settings', () => {
   it('of the server are checked', () => {
     const make = (options: object) => () => rabbitmq(options as { url: string })
     expect(refusal(make({ url: 'http://user:secret@host' }))).toBe(
-      'expected url to be like amqp://host:5672/vhost or amqps://host:5671/vhost, got "http://host"',
+      'expected url to be like amqp://host:5672/vhost or amqps://host:5671/vhost, or a list of such, got "http://host"',
     )
+    expect(refusal(make({ url: [url, 'http://user:secret@host'] }))).toContain('got "http://host"')
+    expect(refusal(make({ url: [] }))).toContain('expected url to be like amqp://host:5672/vhost')
     expect(refusal(make({ url, heartbeatMs: 1_500 }))).toBe(
       'expected heartbeatMs to be a whole number of seconds, at most 65535, got 1500',
     )
@@ -47,6 +49,12 @@ describe('settings', () => {
     expect(refusal(make({ unroutable: 'fail' }))).toBe(`expected unroutable to be 'retry' or 'drop', got "fail"`)
     expect(refusal(make({ declare: 'maybe' }))).toBe(
       `expected declare to be 'assert' or 'check' or 'none', got "maybe"`,
+    )
+    expect(refusal(make({ encode: 'xml' }))).toBe(
+      `expected encode to be 'cloudevents', 'plain-json' or a function, got "xml"`,
+    )
+    expect(refusal(make({ encode: 'plain-json', format: 'binary' }))).toBe(
+      `expected format to be absent unless encode is 'cloudevents', got "binary"`,
     )
     expect(refusal(make({ format: 'xml' }))).toBe(`expected format to be 'binary' or 'structured', got "xml"`)
     expect(refusal(make({ maxMessageBytes: -1 }))).toBe('expected maxMessageBytes to be a positive integer, got -1')

@@ -1,4 +1,5 @@
+import { rabbitmqHarness } from '../../src/conformance/brokers/rabbitmq.ts'
 import { runBrokerCases } from '../support/broker-suite.ts'
-import { rabbitmqHarness } from '../support/rabbitmq-place.ts'
+import { requireServer } from '../support/servers.ts'
 
-runBrokerCases(rabbitmqHarness)
+runBrokerCases(rabbitmqHarness(requireServer('rabbitmq')))

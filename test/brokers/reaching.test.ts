@@ -14,9 +14,9 @@ import { requireServer, testBrokers } from '../support/servers.ts'
 type Make = (url: string) => Destination
 
 const MAKE = {
-  rabbitmq: (url) => rabbitmq({ url, timeoutMs: 1_000 }).exchange('shop', { declare: 'none' }),
-  nats: (url) => nats({ url, timeoutMs: 1_000 }).stream('SHOP'),
-  redis: (url) => redisStreams({ url, timeoutMs: 1_000 }).stream('hapax-reaching'),
+  rabbitmq: (url) => rabbitmq({ url, timeoutMs: 30_000 }).exchange('shop', { declare: 'none' }),
+  nats: (url) => nats({ url, timeoutMs: 30_000 }).stream('SHOP'),
+  redis: (url) => redisStreams({ url, timeoutMs: 30_000 }).stream('hapax-reaching'),
   kafka: (url) => kafka({ url }).topic('shop', { publishTimeoutMs: 30_000 }),
 } satisfies Record<string, Make>
 

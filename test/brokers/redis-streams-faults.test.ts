@@ -5,8 +5,8 @@ import { memory } from 'hapax/memory'
 import { redisStreams } from 'hapax/redis-streams'
 import { Redis } from 'ioredis'
 import { describe, expect, it, vi } from 'vitest'
+import { LinkProxy } from '../../src/conformance/brokers/link-proxy.ts'
 import type { Destination } from '../../src/contracts/broker.ts'
-import { LinkProxy } from '../support/link-proxy.ts'
 import {
   noPrivateServer,
   type PrivateServer,
@@ -45,6 +45,17 @@ async function sendUntilConfirmed(destination: Destination, id: string): Promise
 }
 
 describe.skipIf(cannot !== undefined)(`a server of one's own${cannot === undefined ? '' : `: ${cannot}`}`, () => {
+  it('a server that becomes a replica is away, and its stream is not gone', async () => {
+    await withServer(async (server, plain) => {
+      const redis = redisStreams({ url: server.url, timeoutMs: 2_000 })
+      await using listening = await listen(redis.group('billing', { stream: 'orders' }))
+      await eventually(async () => expect(await plain.client('LIST')).toMatch(/flags=b .*cmd=xreadgroup/))
+      await plain.replicaof('127.0.0.1', 1)
+      await eventually(async () => expect(listening.reports.length).toBeGreaterThan(0))
+      expect(listening.reports.filter(({ code }) => code === 'topology-mismatch')).toEqual([])
+    })
+  })
+
   it('D11: keeps everything that was confirmed when it is killed, with appendfsync always', async () => {
     await withServer(async (server) => {
       const redis = redisStreams({ url: server.url, timeoutMs: 2_000 })
@@ -204,7 +215,7 @@ describe.skipIf(cannot !== undefined)(`a server of one's own${cannot === undefin
     await withServer(async (primary) => {
       await withServer(async (replica, plain) => {
         const { port } = new URL(primary.url)
-        const destination = redisStreams({ url: primary.url, timeoutMs: 1_000 }).stream('orders', { waitReplicas: 1 })
+        const destination = redisStreams({ url: primary.url, timeoutMs: 5_000 }).stream('orders', { waitReplicas: 1 })
         expect(await publish(destination, messages(2))).toEqual(Array(2).fill('unavailable broker-unavailable'))
         await plain.call('REPLICAOF', '127.0.0.1', port)
         await sendUntilConfirmed(destination, 'replicated')

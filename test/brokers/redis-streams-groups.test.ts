@@ -18,8 +18,8 @@ function eventually(check: () => Promise<unknown>): Promise<unknown> {
 }
 
 /** A group whose readers notice the dead within moments. */
-function quick({ stream, proxy }: RedisPlace, options: object = {}) {
-  return redisStreams({ url: proxy.url, timeoutMs: 5_000 }).group('billing', { stream, claimAfterMs: 300, ...options })
+function quick({ stream, proxy }: RedisPlace, options: object = {}, timeoutMs = 5_000) {
+  return redisStreams({ url: proxy.url, timeoutMs }).group('billing', { stream, claimAfterMs: 300, ...options })
 }
 
 /** A reader of the group that is not hapax, takes everything and never acks. */
@@ -80,7 +80,7 @@ describe.concurrent('entries of dead readers', { timeout: 180_000 }, () => {
 
   it('B3: are not those that a live reader has in hand, however long it takes', async () => {
     await using place = await redisPlace()
-    const subscription = quick(place, { claimAfterMs: 10_000 })
+    const subscription = quick(place, { claimAfterMs: 20_000 }, 60_000)
     await using slow = await listen(subscription)
     const ids = await add(place, 3)
     await eventually(async () => expect(entryIds(slow)).toEqual(ids))
@@ -94,7 +94,7 @@ describe.concurrent('entries of dead readers', { timeout: 180_000 }, () => {
 
   it('B3: are not those that wait to be handed out again, nor those of a paused reader', async () => {
     await using place = await redisPlace()
-    const subscription = quick(place, { claimAfterMs: 10_000 })
+    const subscription = quick(place, { claimAfterMs: 20_000 }, 60_000)
     await using slow = await listen(subscription)
     const ids = await add(place, 2)
     await eventually(async () => expect(entryIds(slow)).toEqual(ids))
@@ -104,7 +104,7 @@ describe.concurrent('entries of dead readers', { timeout: 180_000 }, () => {
     expect(other.deliveries).toEqual([])
     await slow.reader.pause()
     await eventually(async () => expect(entryIds(other)).toEqual([ids[0]]))
-    await timePasses(place, 11_000)
+    await timePasses(place, 21_000)
     expect(entryIds(other)).toEqual([ids[0]])
   })
 

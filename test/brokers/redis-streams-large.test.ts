@@ -1,8 +1,8 @@
 import { redisStreams } from 'hapax/redis-streams'
 import { describe, expect, it } from 'vitest'
+import type { LinkProxy, LinkTap } from '../../src/conformance/brokers/link-proxy.ts'
 import { Listener } from '../../src/testing/broker/listener.ts'
 import { until } from '../../src/testing/wait.ts'
-import type { LinkProxy, LinkTap } from '../support/link-proxy.ts'
 import { groupInfo, redisPlace } from '../support/redis-place.ts'
 
 const MiB = 1024 * 1024

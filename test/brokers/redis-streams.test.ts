@@ -1,4 +1,5 @@
+import { redisStreamsHarness } from '../../src/conformance/brokers/redis-streams.ts'
 import { runBrokerCases } from '../support/broker-suite.ts'
-import { redisStreamsHarness } from '../support/redis-streams-harness.ts'
+import { requireServer } from '../support/servers.ts'
 
-runBrokerCases(redisStreamsHarness)
+runBrokerCases(redisStreamsHarness(requireServer('redis')))

@@ -45,7 +45,10 @@ describe('options of kafka', () => {
 
   it.for<[() => unknown, string]>([
     // D12: nor here.
-    [() => topic('a', { acks: 1 } as never), 'expected options of topic to be an object with the options format,'],
+    [
+      () => topic('a', { acks: 1 } as never),
+      'expected options of topic to be an object with the options encode, format,',
+    ],
     [() => topic('a', { format: 'xml' } as never), `expected format to be 'binary' or 'structured', got "xml"`],
     [() => topic('', {}), 'expected topic to be a non-empty, well-formed string of at most 249 bytes, got ""'],
     [() => group('g', {}), 'expected options of group to be an object with either topic or topics, got "neither"'],

@@ -40,8 +40,15 @@ export interface KafkaFetchResponse {
   readonly responses: readonly { readonly topicId: string; readonly partitions: readonly KafkaFetched[] }[]
 }
 
+/** Where a broker is. */
+export interface KafkaBroker {
+  readonly host: string
+  readonly port: number
+}
+
 /** What a client knows of the cluster. A topic may be absent, and a partition may have no leader. */
 export interface KafkaMetadata {
+  readonly brokers: ReadonlyMap<number, KafkaBroker>
   readonly topics: ReadonlyMap<
     string,
     | {
@@ -53,10 +60,20 @@ export interface KafkaMetadata {
   >
 }
 
+/** The links of a client, by address. */
+export interface KafkaConnections extends Iterable<readonly [string, KafkaConnection]> {
+  get(broker: KafkaBroker): Promise<KafkaConnection>
+  getFirstAvailable(brokers: KafkaBroker[]): Promise<KafkaConnection>
+}
+
+/** A link to one broker. */
+export interface KafkaConnection {
+  readonly socket?: { destroy(): unknown } | undefined
+}
+
 /** What every client of `@platformatic/kafka` has, as far as hapax needs it. */
 export interface KafkaClient {
-  /** Its links, by address. */
-  readonly connections: Iterable<readonly [string, { readonly socket?: { destroy(): unknown } | undefined }]>
+  readonly connections: KafkaConnections
   metadata(options: { topics: string[] }): Promise<KafkaMetadata>
   clearMetadata(): void
   close(): Promise<void>
@@ -76,11 +93,15 @@ export interface KafkaOffset {
   readonly leaderEpoch: number
 }
 
-/** The subset of a `Consumer`: hapax joins the group, fetches and commits by itself. */
-export interface KafkaConsumer extends KafkaClient {
+/** A member of a group. */
+export interface KafkaMember extends KafkaClient {
   readonly topics: { track(topic: string): boolean }
   joinGroup(options: object): Promise<unknown>
   commit(options: { offsets: KafkaOffset[] }): Promise<void>
+}
+
+/** The subset of a `Consumer`: hapax joins the group, fetches and commits by itself. */
+export interface KafkaConsumer extends KafkaMember {
   listCommittedOffsets(options: { topics: { topic: string; partitions: number[] }[] }): Promise<KafkaOffsets>
   listOffsets(options: {
     topics: string[]

@@ -1,20 +1,21 @@
-import { HapaxError, systemClock, systemRandom, within } from '../../base/index.ts'
+import { asError, HapaxError, systemClock, systemRandom, within } from '../../base/index.ts'
 import type { Address, Destination, Settle } from '../../contracts/index.ts'
-import type { EventFormat, OutgoingMessage } from '../../message/index.ts'
+import type { OutgoingMessage } from '../../message/index.ts'
+import type { Encoder } from '../kit/index.ts'
 import type { KafkaProducer } from './client.ts'
 import { brokerError, INVALID, TOO_LARGE } from './errors.ts'
 import { closeClient, listen } from './link.ts'
 import { partitionOf } from './partitioner.ts'
 import { type Answers, answersOf } from './produced.ts'
 import { Call, type Chunk, Pending, Spread, takeChunks } from './reading/pending.ts'
-import { encodeMessage } from './wire.ts'
+import { encodeMessage, type Written } from './wire.ts'
 
 /** What a destination needs to know. */
 export interface TopicSettings {
   /** Where the brokers are, for people. */
   readonly at: string
   readonly topic: string
-  readonly format: EventFormat
+  readonly encoder: Encoder
   readonly maxMessageBytes: number
   readonly publishTimeoutMs: number
   /** Loads the client library. */
@@ -55,10 +56,10 @@ export class KafkaDestination implements Destination {
   publish(messages: readonly OutgoingMessage[], signal: AbortSignal, settle: Settle): void {
     const over = (): void => signal.removeEventListener('abort', abort)
     const call = new Call(messages.length, settle, over)
-    const { format } = this.#settings
     const abort = (): void => this.#abort(all)
-    const all = messages.map((message, at) => new Pending(call, at, message.key, encodeMessage(message, format)))
-    for (const each of all) this.#refuseTooLarge(each)
+    const written = messages.map((message) => this.#written(message))
+    const all = messages.map(({ key }, at) => new Pending(call, at, key, ifWritten(written[at])))
+    for (const [at, each] of all.entries()) this.#refuse(each, written[at])
     this.#queue.push(...all)
     if (signal.aborted) abort()
     else if (this.#closed) this.#fail(all, new HapaxError('closed', `${this.name} is closed`))
@@ -74,11 +75,20 @@ export class KafkaDestination implements Destination {
     await this.#drop()
   }
 
-  /** Refused here, because the broker would refuse its whole batch, or close the connection. */
-  #refuseTooLarge(pending: Pending): void {
+  #written(message: OutgoingMessage): Written | Error {
+    try {
+      return encodeMessage(message, this.#settings.encoder)
+    } catch (error) {
+      return asError(error)
+    }
+  }
+
+  /** A message that is too large is refused here, because the broker would refuse its whole batch, or close the connection. */
+  #refuse(pending: Pending, written: Written | Error | undefined): void {
     const { maxMessageBytes } = this.#settings
     const { bytes } = pending.written
-    if (bytes <= maxMessageBytes) return
+    if (written instanceof Error) pending.fail('refused', written)
+    if (written instanceof Error || bytes <= maxMessageBytes) return
     const what = `expected a message of at most ${maxMessageBytes} bytes for ${this.name}, got ${bytes}`
     pending.fail('refused', new HapaxError('too-large', what, { fields: { bytes } }))
   }
@@ -188,6 +198,13 @@ export class KafkaDestination implements Destination {
     if (open !== undefined) await closeClient(open, CLOSE_MS)
   }
 }
+
+/** A message that could not be written has nothing to send. */
+function ifWritten(written: Written | Error | undefined): Written {
+  return written === undefined || written instanceof Error ? NOTHING : written
+}
+
+const NOTHING: Written = { key: undefined, value: Buffer.alloc(0), headers: new Map(), bytes: 0 }
 
 function refusal(code: number, bytes: number, cause: Error): HapaxError {
   return TOO_LARGE.has(code)

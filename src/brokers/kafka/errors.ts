@@ -7,7 +7,14 @@ export const INVALID: ReadonlySet<number> = new Set([32, 87])
 export const OFFSET_OUT_OF_RANGE = 1
 
 /** The group has rebalanced without this member. The client joins again by itself, or hapax does. */
-const STALE = ['REBALANCE_IN_PROGRESS', 'ILLEGAL_GENERATION', 'UNKNOWN_MEMBER_ID', 'MEMBER_ID_REQUIRED']
+const STALE = [
+  'REBALANCE_IN_PROGRESS',
+  'ILLEGAL_GENERATION',
+  'UNKNOWN_MEMBER_ID',
+  'MEMBER_ID_REQUIRED',
+  'FENCED_MEMBER_EPOCH',
+  'STALE_MEMBER_EPOCH',
+]
 /** Errors that no retry mends: permissions or settings have to change. */
 const REFUSALS = [
   'TOPIC_AUTHORIZATION_FAILED',
@@ -49,6 +56,11 @@ export function* chainOf(error: unknown, depth = 0): Generator<ClientError> {
 /** Whether a broker answered at all. */
 export function isAnswer(error: unknown): boolean {
   return has(error, ({ apiId }) => apiId !== undefined)
+}
+
+/** Whether a broker did not answer in time. Its code is that of every network error: only the words tell. */
+export function isLate(error: unknown): boolean {
+  return has(error, ({ message }) => message === 'Request timed out')
 }
 
 /** Whether the error may pass by itself: the broker is still looking for the coordinator, for example. */

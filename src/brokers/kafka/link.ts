@@ -24,6 +24,28 @@ export function onLink(
   on.call(client.connections, event, ({ connection }: { connection: KafkaLink }) => listener(connection))
 }
 
+/** The part of `@platformatic/kafka` whose errors the client tells apart. */
+interface ErrorLibrary {
+  readonly NetworkError?: new (message: string) => Error
+}
+
+type Get = (broker: unknown, callback?: (error: Error) => void) => unknown
+
+/**
+ * A consumer of the client looks for another coordinator of its group when it cannot reach the one that it knows, but not when that one has
+ * left the cluster: it would wait for it for ever. It is told that it could not be reached.
+ */
+export function forgetLostCoordinators(consumer: KafkaClient, { NetworkError }: ErrorLibrary): void {
+  const { connections } = consumer
+  const get = fieldOf(connections, 'get')
+  if (typeof get !== 'function' || NetworkError === undefined) return
+  const found: Get = (broker, callback) => {
+    if (broker !== undefined || callback === undefined) return get.call(connections, broker, callback)
+    callback(new NetworkError('the broker has left the cluster'))
+  }
+  Object.assign(connections, { get: found })
+}
+
 /** Closes a client. If it does not close in time, its sockets are destroyed. */
 export async function closeClient(client: KafkaClient, ms: number, clock: Clock = systemClock): Promise<void> {
   const links = [...client.connections]

@@ -1,6 +1,7 @@
 import {
   describe,
   expected,
+  loadClient,
   nameText,
   noOthers,
   object,
@@ -10,10 +11,20 @@ import {
   shownUrl,
   spanMs,
 } from '../../base/index.ts'
+import type { Encode } from '../../contracts/index.ts'
 import type { EventFormat } from '../../message/index.ts'
-import { formatOption } from '../kit/index.ts'
-import { type KafkaClientSettings, type KafkaClients, type KafkaSasl, platformaticKafka } from './client.ts'
+import { encoderOption } from '../kit/index.ts'
+import {
+  type KafkaClientSettings,
+  type KafkaClients,
+  type KafkaConsumer,
+  type KafkaMember,
+  type KafkaSasl,
+  platformaticKafka,
+} from './client.ts'
 import type { TopicSettings } from './destination.ts'
+import { forgetLostCoordinators } from './link.ts'
+import { ConsumerMember, type ConsumerMemberSettings } from './reading/consumer-member.ts'
 import { boundBatches } from './reading/decompression.ts'
 import type { GroupSettings } from './subscription.ts'
 
@@ -36,7 +47,12 @@ export interface KafkaOptions {
 
 /** Settings of a topic that a relay sends to. */
 export interface KafkaTopicOptions {
-  /** CloudEvents attributes as headers beside the value, or all of it as one JSON text. @default 'binary' */
+  /**
+   * How messages are written: as CloudEvents; as plain JSON, for readers that know nothing of CloudEvents; or by a function of yours.
+   * @default 'cloudevents'
+   */
+  readonly encode?: Encode
+  /** CloudEvents: attributes as headers beside the value, or all of it as one JSON text. @default 'binary' */
   readonly format?: EventFormat
   /** Larger messages are refused without being sent. @default 16 MiB */
   readonly maxMessageBytes?: number
@@ -51,6 +67,12 @@ export interface KafkaGroupOptions {
   readonly topics?: readonly string[]
   /** Where to begin in partitions for which the group has committed no offset. @default 'earliest' */
   readonly from?: 'earliest' | 'latest'
+  /**
+   * How the group shares its partitions: `classic`, in which a member assigns them and all of them stop for it; or `consumer`, in which the
+   * brokers do (Kafka 4 or later). All members of a group use the same one.
+   * @default 'classic'
+   */
+  readonly protocol?: 'classic' | 'consumer'
   /** A member that is silent for this long is presumed dead, and its partitions go to others. @default 20_000 */
   readonly sessionTimeoutMs?: number
   /** How often offsets are committed. Also on close, before a rebalance and when many are due. @default 1_000 */
@@ -65,11 +87,12 @@ export interface KafkaGroupOptions {
 }
 
 const OPTIONS = ['url', 'brokers', 'clientId', 'tls', 'sasl', 'connectTimeoutMs', 'clients'] as const
-const TOPIC_OPTIONS = ['format', 'maxMessageBytes', 'publishTimeoutMs'] as const
+const TOPIC_OPTIONS = ['encode', 'format', 'maxMessageBytes', 'publishTimeoutMs'] as const
 const GROUP_OPTIONS = [
   'topic',
   'topics',
   'from',
+  'protocol',
   'sessionTimeoutMs',
   'commitIntervalMs',
   'maxBatchBytes',
@@ -149,7 +172,7 @@ export function topicSettings(
   return {
     at: `kafka://${base.bootstrapBrokers.join(',')}`,
     topic: nameText('topic', name, 249),
-    format: formatOption(options.format),
+    encoder: encoderOption(options),
     maxMessageBytes: positiveInteger('maxMessageBytes', options.maxMessageBytes, 16 * 1024 * 1024),
     publishTimeoutMs,
     load: clients,
@@ -181,6 +204,8 @@ export function groupSettings(
   const sessionTimeoutMs = positiveInteger('sessionTimeoutMs', options.sessionTimeoutMs, 20_000)
   const maxBatchBytes = positiveInteger('maxBatchBytes', options.maxBatchBytes, 64 * 1024 * 1024)
   const groupId = nameText('group', name)
+  const topics = topicsOf(options)
+  const protocol = oneOf('protocol', ['classic', 'consumer'], options.protocol, 'classic')
   const consumer = {
     ...base,
     ...COMMON,
@@ -194,7 +219,7 @@ export function groupSettings(
   } as const
   return {
     group: groupId,
-    topics: topicsOf(options),
+    topics,
     from: oneOf('from', ['earliest', 'latest'], options.from, 'earliest'),
     commitIntervalMs: positiveInteger('commitIntervalMs', options.commitIntervalMs, 1_000),
     horizonMs: options.horizonMs === undefined ? undefined : spanMs('horizonMs', options.horizonMs),
@@ -202,13 +227,22 @@ export function groupSettings(
       const make = await clients()
       // A join is answered when the group is complete, which may take as long as a session. The leader assigns the partitions that
       // it knows of, so its metadata must never be stale.
-      const member = make.consumer({ ...consumer, metadataMaxAge: 0, requestTimeout: sessionTimeoutMs + 5_000 })
+      const client = make.consumer({ ...consumer, metadataMaxAge: 0, requestTimeout: sessionTimeoutMs + 5_000 })
+      const member =
+        protocol === 'classic' ? client : await byBrokers(client, { group: groupId, topics, sessionTimeoutMs })
       const fetching = make.consumer({ ...consumer, requestTimeout: Math.max(2_000, Math.ceil(sessionTimeoutMs / 2)) })
-      boundBatches(fetching, await import('@platformatic/kafka').catch(() => ({})), maxBatchBytes)
+      const library = await import('@platformatic/kafka').catch(() => ({}))
+      for (const each of [client, fetching]) forgetLostCoordinators(each, library)
+      boundBatches(fetching, library, maxBatchBytes)
       const admin = make.admin({ ...base, ...COMMON, retries: 0, retryDelay: 200, requestTimeout: 5_000 })
       return { member, fetching, admin }
     },
   }
+}
+
+async function byBrokers(client: KafkaConsumer, settings: ConsumerMemberSettings): Promise<KafkaMember> {
+  const requests = await loadClient('kafka()', ['@platformatic/kafka'], () => import('@platformatic/kafka'))
+  return new ConsumerMember(client, requests, settings)
 }
 
 /** Metadata is also refreshed after every error. */

@@ -1,6 +1,7 @@
 import type { HapaxError } from '../../base/index.ts'
 import type { Arrival, OutgoingMessage } from '../../message/index.ts'
-import { type EventFormat, encodeEvent, sortHeaders } from '../../message/index.ts'
+import { sortHeaders } from '../../message/index.ts'
+import type { Encoder } from '../kit/index.ts'
 import type { KafkaBatch } from './client.ts'
 
 /** A message as bytes, before it is known which partition takes it. */
@@ -17,9 +18,9 @@ const CONTENT_TYPE = 'content-type'
 /** What lengths, offset and timestamp add to a record. */
 const OVERHEAD = 32
 
-/** Encodes a message by the CloudEvents binding for Kafka. The key of the record is the key of the message. */
-export function encodeMessage(message: OutgoingMessage, format: EventFormat): Written {
-  const { attributes, headers, contentType, body } = encodeEvent(message, format)
+/** Encodes a message, usually by the CloudEvents binding for Kafka. The key of the record is the key of the message. */
+export function encodeMessage(message: OutgoingMessage, encoder: Encoder): Written {
+  const { attributes, plain, headers, contentType, body } = encoder.encode(message)
   const written = new Map<Buffer, Buffer>()
   let bytes = OVERHEAD + body.byteLength
   const add = (name: Buffer, value: Buffer): void => {
@@ -30,6 +31,7 @@ export function encodeMessage(message: OutgoingMessage, format: EventFormat): Wr
   for (const [name, value] of attributes) {
     add(bytesOf(PREFIX + name), REPEATED.has(name) ? bytesOf(value) : Buffer.from(value))
   }
+  for (const [name, value] of plain) add(bytesOf(name), Buffer.from(value))
   for (const [name, value] of headers) if (!isOurs(name.toLowerCase())) add(Buffer.from(name), Buffer.from(value))
   const key = message.key === undefined ? undefined : Buffer.from(message.key)
   return { key, value: asBuffer(body), headers: written, bytes: bytes + (key?.byteLength ?? 0) }

@@ -10,6 +10,8 @@ export class Call {
   #left: number
   /** Called when the answers are no longer waited for. */
   onEnd: () => void = () => {}
+  /** Ends the time limit. */
+  cancel: () => void = () => {}
 
   /** `over` is called when all of its messages are settled. */
   constructor(messages: readonly OutgoingMessage[], settle: Settle, over: () => void) {

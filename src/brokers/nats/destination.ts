@@ -34,6 +34,7 @@ export class NatsDestination implements Destination {
   publish(messages: readonly OutgoingMessage[], signal: AbortSignal, settle: Settle): void {
     const over = (): void => {
       signal.removeEventListener('abort', abort)
+      call.cancel()
       this.#calls.delete(call)
     }
     const call = new Call(messages, settle, over)
@@ -60,10 +61,20 @@ export class NatsDestination implements Destination {
   async #send(call: Call): Promise<void> {
     try {
       const sender = await this.#open()
-      if (!call.isOver) sender.send(call)
+      if (call.isOver) return
+      sender.send(call)
+      if (!call.isOver) this.#await(call, sender.link)
     } catch (error) {
       call.end(unavailable(error))
     }
+  }
+
+  /** A server that does not reach the leader of the stream says nothing. Another link may find one that does. */
+  #await(call: Call, link: Link): void {
+    const { timeoutMs } = this.#settings
+    call.cancel = systemClock.after(timeoutMs, () => {
+      link.giveUp(new HapaxError('broker-timeout', `${this.name} did not confirm within ${timeoutMs} ms`))
+    })
   }
 
   /** All messages wait for the same promise, so they are sent in the order in which they came. */
@@ -98,10 +109,20 @@ export class NatsDestination implements Destination {
     }
   }
 
-  /** The stream may have been deleted. The next message waits until it has been looked up, and created again if `declare` allows that. */
+  /**
+   * The stream may have been deleted, or the server is cut off from those that have it. The next message waits until the stream has been looked
+   * up, and created again if `declare` allows that; otherwise it goes through another link, perhaps to another server: also one name may lead
+   * to many.
+   */
   #declareAgain(link: Link): void {
     const opened = this.#sender
-    if (this.#plan.declare !== 'assert' || opened === undefined || link.lost.aborted) return
+    if (opened === undefined || link.lost.aborted) return
+    const { origin } = this.#settings
+    if (this.#plan.declare !== 'assert') {
+      const what = `no server that this one knows has ${this.name}`
+      if ('urls' in origin) link.giveUp(new HapaxError('broker-unavailable', what))
+      return
+    }
     void this.#remember(opened.then((sender) => this.#declare(sender)))
   }
 

@@ -78,6 +78,11 @@ export class Link {
     await within(systemClock, ms, flushed, () => undefined)
   }
 
+  /** Ends a link that is of no use, although it is open. */
+  giveUp(error: HapaxError): void {
+    this.#lose(error)
+  }
+
   async close(): Promise<void> {
     this.#lose(new HapaxError('closed', 'the link was closed'))
     if (!this.client.owns) return

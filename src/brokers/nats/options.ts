@@ -11,8 +11,9 @@ import {
   spanMs,
   text,
 } from '../../base/index.ts'
+import type { Encode } from '../../contracts/index.ts'
 import type { EventFormat, OutgoingMessage } from '../../message/index.ts'
-import { type DeclareOption, declareOption, formatOption } from '../kit/index.ts'
+import { type DeclareOption, declareOption, type Encoder, encoderOption } from '../kit/index.ts'
 
 /** The part of a `NatsConnection` that identifies one. */
 export interface NatsConnectionLike {
@@ -26,7 +27,10 @@ export interface NatsConnectionLike {
 interface Common {
   /** A link that has been silent for this long is given up, and so is a pull request that the server forgot. @default 20_000 */
   readonly heartbeatMs?: number
-  /** How long connecting, and each request about streams and consumers, may take. @default 10_000 */
+  /**
+   * How long connecting, each request about streams and consumers, and the confirmation of a message may take. A link that does not confirm
+   * in time is given up. @default 10_000
+   */
   readonly timeoutMs?: number
 }
 
@@ -57,7 +61,12 @@ export interface NatsStreamOptions {
   readonly subjects?: readonly string[]
   /** The subject of a message. @default its type below the stream's name in lower case: `shop.order.placed` */
   readonly subject?: (message: OutgoingMessage) => string
-  /** @default 'binary' */
+  /**
+   * How messages are written: as CloudEvents; as plain JSON, for readers that know nothing of CloudEvents; or by a function of yours.
+   * @default 'cloudevents'
+   */
+  readonly encode?: Encode
+  /** CloudEvents: attributes as headers beside the body, or the whole message as one JSON text. @default 'binary' */
   readonly format?: EventFormat
   /** @default 'assert' */
   readonly declare?: Declare
@@ -101,12 +110,12 @@ export interface LinkSettings {
 }
 
 /** A stream, as it was asked for. */
-export interface StreamPlan extends Omit<NatsStreamOptions, 'format' | 'declare' | 'subjects'> {
+export interface StreamPlan extends Omit<NatsStreamOptions, 'encode' | 'format' | 'declare' | 'subjects'> {
   readonly name: string
   /** What the default subjects begin with: the name in lower case. */
   readonly prefix: string
   readonly subjects: readonly string[] | undefined
-  readonly format: EventFormat
+  readonly encoder: Encoder
   readonly declare: Declare
 }
 
@@ -159,6 +168,7 @@ function clientOf(client: object = {}): object {
 const STREAM = [
   'subjects',
   'subject',
+  'encode',
   'format',
   'declare',
   'storage',
@@ -188,7 +198,7 @@ export function streamPlan(name: string, options: NatsStreamOptions): StreamPlan
     name: plainName('name', name),
     prefix: name.toLowerCase(),
     subjects,
-    format: formatOption(options.format),
+    encoder: encoderOption(options),
     declare: declareOption(options.declare),
   }
 }

@@ -1,5 +1,5 @@
 import type { Msg, MsgHdrs } from '@nats-io/transport-node'
-import { asError, HapaxError, isHapaxError, messageOf } from '../../base/index.ts'
+import { asError, type ErrorCode, HapaxError, isHapaxError, messageOf } from '../../base/index.ts'
 import type { Confirmation } from '../../contracts/index.ts'
 import type { OutgoingMessage } from '../../message/index.ts'
 import type { Call } from './call.ts'
@@ -136,8 +136,11 @@ function sizeOf(headers: MsgHdrs): number {
 }
 
 function isTheMessage(error: unknown): error is HapaxError {
-  return isHapaxError(error, 'too-large') || isHapaxError(error, 'invalid-message')
+  return isHapaxError(error) && THE_MESSAGE.has(error.code)
 }
+
+/** Errors that will be the same at every attempt. */
+const THE_MESSAGE: ReadonlySet<ErrorCode> = new Set<ErrorCode>(['too-large', 'invalid-message', 'unencodable'])
 
 function unroutable(what: string): Confirmation {
   return { status: 'failed', error: new HapaxError('unroutable', what) }

@@ -7,9 +7,18 @@ import type { StreamPlan } from './options.ts'
 export async function ensureStream(manager: JetStreamManager, plan: StreamPlan): Promise<void> {
   if (plan.declare === 'none') return
   const found = await findStream(manager, plan.name)
-  if (found !== undefined) return compare(plan, found)
+  if (found !== undefined) {
+    compare(plan, found)
+    return refuseWithoutLeader(found)
+  }
   if (plan.declare === 'check') throw mismatch(plan.name, 'to exist', 'no such stream')
   await made(`stream ${plan.name} cannot be made`, () => manager.streams.add(configOf(plan)))
+}
+
+/** A server that is cut off from the others goes on describing a stream, but no longer takes messages for it. Another one may. */
+function refuseWithoutLeader({ config, cluster }: StreamInfo): void {
+  if (cluster === undefined || cluster.leader || config.num_replicas === 1) return
+  throw new HapaxError('broker-unavailable', `stream ${config.name} has no leader that this server knows`)
 }
 
 /** The stream of this name; undefined if there is none. */

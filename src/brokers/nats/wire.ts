@@ -1,15 +1,8 @@
 import type { MsgHdrs } from '@nats-io/transport-node'
 import { asError, describe, HapaxError, messageOf } from '../../base/index.ts'
 import type { Arrival, OutgoingMessage } from '../../message/index.ts'
-import {
-  encodeEvent,
-  isStructured,
-  messageKey,
-  parseJson,
-  percentDecode,
-  percentEncode,
-  sortHeaders,
-} from '../../message/index.ts'
+import { isStructured, messageKey, parseJson, percentDecode, percentEncode, sortHeaders } from '../../message/index.ts'
+import { unencodable } from '../kit/index.ts'
 import type { StreamPlan } from './options.ts'
 
 const MSG_ID = 'Nats-Msg-Id'
@@ -19,18 +12,27 @@ const CONTENT_TYPE = 'Content-Type'
 const OTHERS = 'Hapax-Headers'
 
 /** Writes the headers of a message and returns its body. */
-export function encodeMessage(message: OutgoingMessage, { name, format }: StreamPlan, headers: MsgHdrs): Uint8Array {
-  const event = encodeEvent(message, format)
+export function encodeMessage(message: OutgoingMessage, { name, encoder }: StreamPlan, headers: MsgHdrs): Uint8Array {
+  const event = encoder.encode(message)
   // From source and id, so that equal ids of two sources are not deduplicated.
   headers.append(MSG_ID, messageKey(message.source, message.id))
   // Makes the server refuse the message if its subject belongs to another stream.
   headers.append(EXPECTED_STREAM, name)
   headers.append(CONTENT_TYPE, percentless(event.contentType))
-  if (format === 'binary') headers.append('ce-datacontenttype', percentEncode(event.contentType))
+  if (event.attributes.length > 0) headers.append('ce-datacontenttype', percentEncode(event.contentType))
   for (const [name, value] of event.attributes) headers.append(`ce-${name}`, percentEncode(value))
+  for (const [name, value] of event.plain) headers.append(checkedName(name, value), value)
   writeOthers(event.headers, headers)
   return event.body
 }
+
+function checkedName(name: string, value: string): string {
+  if (isCarried(name, value) && !OWN.test(name)) return name
+  throw unencodable(`NATS cannot carry the header ${describe(name)} with the value ${describe(value)}`)
+}
+
+/** Names that the server and the driver use. */
+const OWN = /^(nats-|hapax-)/i
 
 /** A content type should be ASCII. One that is not must not make the message unsendable. */
 function percentless(contentType: string): string {
@@ -50,9 +52,11 @@ function writeOthers(entries: readonly (readonly [name: string, value: string])[
 
 /** Whether a header survives as it is: no line ends, nothing that is trimmed, no name that the server or hapax uses. */
 function isPlain(name: string, value: string): boolean {
-  return (
-    TOKEN.test(name) && !RESERVED.test(name) && value === value.trim() && !CONTROL.test(value) && value.isWellFormed()
-  )
+  return !RESERVED.test(name) && isCarried(name, value)
+}
+
+function isCarried(name: string, value: string): boolean {
+  return TOKEN.test(name) && value === value.trim() && !CONTROL.test(value) && value.isWellFormed()
 }
 
 const TOKEN = /^[!-9;-~]+$/

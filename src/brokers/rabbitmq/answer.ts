@@ -1,6 +1,7 @@
 import { HapaxError } from '../../base/index.ts'
 import type { Confirmation, Settle } from '../../contracts/index.ts'
-import type { EventFormat, OutgoingMessage } from '../../message/index.ts'
+import type { OutgoingMessage } from '../../message/index.ts'
+import type { Encoder } from '../kit/index.ts'
 import { bufferOf, encodeMessage, type Outgoing } from './wire.ts'
 
 export const CONFIRMED: Confirmation = { status: 'confirmed' }
@@ -8,7 +9,7 @@ export const CONFIRMED: Confirmation = { status: 'confirmed' }
 /** A message on its way, which settles once. */
 export class Answer {
   readonly message: OutgoingMessage
-  readonly #format: EventFormat
+  readonly #encoder: Encoder
   readonly #index: number
   readonly #settle: Settle
   #outgoing: Outgoing | undefined
@@ -19,21 +20,21 @@ export class Answer {
   /** Called when it settles, if somebody waits for that. */
   onSettled: ((confirmation: Confirmation) => void) | undefined
 
-  constructor(message: OutgoingMessage, format: EventFormat, index: number, settle: Settle) {
+  constructor(message: OutgoingMessage, encoder: Encoder, index: number, settle: Settle) {
     this.message = message
-    this.#format = format
+    this.#encoder = encoder
     this.#index = index
     this.#settle = settle
   }
 
   /** Whether its attributes travel as they are: no envelope, and no headers that need to be checked. */
   get isPlain(): boolean {
-    return this.#format === 'binary' && this.message.headers === undefined
+    return this.#encoder.isBinaryEvent && this.message.headers === undefined
   }
 
   /** Its AMQP form for `amqplib`. Throws for what the protocol cannot carry. */
   get outgoing(): Outgoing {
-    this.#outgoing ??= encodeMessage(this.message, this.#format)
+    this.#outgoing ??= encodeMessage(this.message, this.#encoder)
     return this.#outgoing
   }
 
@@ -52,7 +53,7 @@ export class Answer {
 /** One answer for each message. When the signal aborts, those that are missing settle as unavailable. */
 export function answersFor(
   messages: readonly OutgoingMessage[],
-  format: EventFormat,
+  encoder: Encoder,
   signal: AbortSignal,
   settle: Settle,
 ): readonly Answer[] {
@@ -62,7 +63,7 @@ export function answersFor(
     if (left === 0) signal.removeEventListener('abort', abort)
     settle(index, confirmation)
   }
-  const answers = messages.map((message, index) => new Answer(message, format, index, settled))
+  const answers = messages.map((message, index) => new Answer(message, encoder, index, settled))
   const abort = (): void => {
     const error = new HapaxError('broker-timeout', 'RabbitMQ did not answer in time')
     for (const answer of answers) answer.settle({ status: 'unavailable', error })

@@ -13,8 +13,15 @@ export interface AmqpConnection extends Emitter {
   readonly connection?: {
     readonly serverProperties?: object
     readonly frameMax?: number
-    readonly stream?: { destroy(error?: Error): unknown }
+    readonly stream?: AmqpSocket
   }
+}
+
+/** The socket of a connection. */
+export interface AmqpSocket {
+  /** How many bytes wait to be written. */
+  readonly writableLength?: number
+  destroy(error?: Error): unknown
 }
 
 /** A channel of `amqplib`. */
@@ -84,6 +91,7 @@ export interface AmqpPublish {
   readonly type?: string
   readonly correlationId?: string
   readonly timestamp?: number
+  readonly appId?: string
 }
 
 /** Identifies a delivery. */

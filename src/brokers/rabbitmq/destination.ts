@@ -39,7 +39,7 @@ export class RabbitmqDestination implements Destination {
   }
 
   publish(messages: readonly OutgoingMessage[], signal: AbortSignal, settle: Settle): void {
-    const answers = answersFor(messages, this.#settings.format, signal, settle)
+    const answers = answersFor(messages, this.#settings.encoder, signal, settle)
     if (this.#closing !== undefined) {
       const error = new HapaxError('broker-unavailable', `${this.name} was closed`)
       for (const answer of answers) answer.settle({ status: 'unavailable', error })

@@ -9,7 +9,7 @@ import {
   systemRandom,
   within,
 } from '../../base/index.ts'
-import type { AmqpConnection } from './client.ts'
+import type { AmqpConnection, AmqpSocket } from './client.ts'
 import { brokerError, connectError, isClosed } from './errors.ts'
 
 /** Where the connections of a link come from. */
@@ -38,6 +38,8 @@ interface UseOptions<T> {
  */
 export class Link {
   readonly #options: LinkOptions
+  /** How many messages the server has answered. */
+  confirmed = 0
   readonly #blockedListeners = new Set<(error: HapaxError) => void>()
   #users = 0
   #connection: AmqpConnection | undefined
@@ -83,6 +85,23 @@ export class Link {
     return () => this.#blockedListeners.delete(listener)
   }
 
+  /** How long to wait for the server's answers. */
+  get timeoutMs(): number {
+    return this.#options.timeoutMs
+  }
+
+  /** Whether messages still wait to be written to a connection, or the server does not read them. */
+  isBusy(connection: AmqpConnection): boolean {
+    return this.#blocked !== undefined || (socketOf(connection)?.writableLength ?? 0) > 0
+  }
+
+  /** Does without a connection that does not answer. Returns the error. */
+  giveUp(connection: AmqpConnection, error: HapaxError): HapaxError {
+    this.#drop(connection)
+    if (this.#options.owned) socketOf(connection)?.destroy(error)
+    return error
+  }
+
   /** The delay before the next attempt to connect. */
   get pauseMs(): number {
     return Math.max(0, (this.#failed?.until ?? 0) - systemClock.monotonic())
@@ -107,7 +126,7 @@ export class Link {
       const working = work(connection)
       return await within(systemClock, timeoutMs, working, () => {
         if (late !== undefined) void working.then(late).catch(() => {})
-        throw this.#giveUp(connection, new HapaxError('broker-timeout', `${what}: no answer within ${timeoutMs} ms`))
+        throw this.giveUp(connection, new HapaxError('broker-timeout', `${what}: no answer within ${timeoutMs} ms`))
       })
     } catch (error) {
       // A connection that is lost while it is being opened emits no event.
@@ -195,12 +214,6 @@ export class Link {
   #drop(connection: AmqpConnection): void {
     if (this.#connection === connection) this.#connection = undefined
   }
-
-  #giveUp(connection: AmqpConnection, error: HapaxError): HapaxError {
-    this.#drop(connection)
-    if (this.#options.owned) socketOf(connection)?.destroy(error)
-    return error
-  }
 }
 
 /** The back-off between attempts to reach the server, or to open a queue that is missing. */
@@ -231,6 +244,6 @@ async function closeConnection(connection: AmqpConnection): Promise<void> {
 }
 
 /** The socket of a connection. Undocumented in `amqplib`: without it, a dead link lasts longer. */
-function socketOf(connection: AmqpConnection): { destroy(error?: Error): unknown } | undefined {
+function socketOf(connection: AmqpConnection): AmqpSocket | undefined {
   return connection.connection?.stream
 }

@@ -11,20 +11,29 @@ import {
   shownUrl,
   text,
 } from '../../base/index.ts'
+import type { Encode } from '../../contracts/index.ts'
 import type { EventFormat, OutgoingMessage } from '../../message/index.ts'
-import { type DeclareOption, declareOption, formatOption } from '../kit/index.ts'
-import { type AmqpConnection, amqplib, dial } from './client.ts'
+import { type DeclareOption, declareOption, type Encoder, encoderOption } from '../kit/index.ts'
+import { Addresses } from './addresses.ts'
+import { type AmqpConnection, amqplib } from './client.ts'
 
 /** Options for either kind of connection. */
 export interface RabbitmqTimes {
-  /** How long to wait for the server's answer when connecting, declaring or consuming. @default 10_000 */
+  /**
+   * How long to wait for the server's answer when connecting, declaring or consuming. A connection on which nothing is confirmed for so
+   * long, while messages wait for it, is given up.
+   * @default 10_000
+   */
   readonly timeoutMs?: number
 }
 
 /** Connections that hapax opens and closes itself: one to publish, one to consume. */
 export interface RabbitmqUrlOptions extends RabbitmqTimes {
-  /** `amqp://user:password@host:5672/vhost`, or `amqps://…`; undefined, as a missing environment variable is, is refused. */
-  readonly url: string | undefined
+  /**
+   * `amqp://user:password@host:5672/vhost`, or `amqps://…`; or a list of such, the nodes of a cluster, which are tried in turn. Undefined, as
+   * a missing environment variable is, is refused.
+   */
+  readonly url: string | readonly string[] | undefined
   /**
    * The heartbeat interval of both sides, in whole seconds. A link that is silent for two to three intervals is given up.
    * @default 10_000
@@ -54,7 +63,12 @@ export interface ExchangeOptions {
   readonly unroutable?: 'retry' | 'drop'
   /** @default 'assert' */
   readonly declare?: Declare
-  /** Attributes as headers beside the body, or the whole message as one JSON text. @default 'binary' */
+  /**
+   * How messages are written: as CloudEvents; as plain JSON, for readers that know nothing of CloudEvents; or by a function of yours.
+   * @default 'cloudevents'
+   */
+  readonly encode?: Encode
+  /** CloudEvents: attributes as headers beside the body, or the whole message as one JSON text. @default 'binary' */
   readonly format?: EventFormat
   /** Larger messages are refused without being sent. @default 16 MiB, the default limit of RabbitMQ 4 */
   readonly maxMessageBytes?: number
@@ -237,6 +251,7 @@ const EXCHANGE = [
   'routingKey',
   'unroutable',
   'declare',
+  'encode',
   'format',
   'maxMessageBytes',
   'arguments',
@@ -255,7 +270,7 @@ export function exchangeSettings(name: string, options: ExchangeOptions): Exchan
     place: exchangePlace(name, options),
     routingKey,
     unroutable: oneOf('unroutable', ['retry', 'drop'], options.unroutable, 'retry'),
-    format: formatOption(options.format),
+    encoder: encoderOption(options, PROPERTIES),
     maxMessageBytes: positiveInteger('maxMessageBytes', options.maxMessageBytes, 16 * 1024 * 1024),
   }
 }
@@ -271,10 +286,13 @@ function exchangePlace(name: string, options: ExchangeOptions): ExchangePlace {
   }
 }
 
+/** Properties that a function can set. */
+const PROPERTIES = ['messageId', 'type', 'correlationId', 'appId']
+
 /** What a destination needs. */
 export interface ExchangeSettings {
   readonly place: ExchangePlace
-  readonly format: EventFormat
+  readonly encoder: Encoder
   readonly maxMessageBytes: number
   readonly unroutable: 'retry' | 'drop'
   routingKey(message: OutgoingMessage): string
@@ -293,10 +311,12 @@ export function originOf(options: RabbitmqUrlOptions | RabbitmqConnectionOptions
   if ('url' in options) {
     if ('connection' in options) expected('options', 'either a url or a connection', 'both')
     refuseUnsetUrl(options)
-    const url = checkedUrl(options.url, options.heartbeatMs)
-    const timeoutMs = options.timeoutMs ?? 10_000
-    const at = ` at ${shownUrl(options.url)}`
-    return { at, load: amqplib, open: (role) => dial(url, timeoutMs, `hapax ${role}`), owned: true }
+    const urls = typeof options.url === 'string' ? [options.url] : options.url
+    if (!Array.isArray(urls) || urls.length === 0) expected('url', LIKE, shownUrl(options.url))
+    const complete = urls.map((url) => checkedUrl(url, options.heartbeatMs))
+    const addresses = new Addresses(complete, options.timeoutMs ?? 10_000)
+    const at = ` at ${urls.map(shownUrl).join(', ')}`
+    return { at, load: amqplib, open: (role) => addresses.dial(`hapax ${role}`), owned: true }
   }
   const { connection } = options
   noOthers('options with a connection', options, ['connection', 'timeoutMs'])
@@ -310,9 +330,9 @@ export function originOf(options: RabbitmqUrlOptions | RabbitmqConnectionOptions
 }
 
 /** Adds a heartbeat and a frame size to the URL, unless it has them. The option `heartbeatMs` wins over the URL. */
-function checkedUrl(url: string | undefined, heartbeatMs: number | undefined): string {
+function checkedUrl(url: unknown, heartbeatMs: number | undefined): string {
   if (typeof url !== 'string' || !/^amqps?:\/\//.test(url) || !URL.canParse(url)) {
-    expected('url', 'like amqp://host:5672/vhost or amqps://host:5671/vhost', shownUrl(url))
+    expected('url', LIKE, shownUrl(url))
   }
   const ms = positiveInteger('heartbeatMs', heartbeatMs, 10_000)
   if (ms % 1_000 !== 0 || ms > 65_535_000) expected('heartbeatMs', 'a whole number of seconds, at most 65535', ms)
@@ -325,4 +345,5 @@ function checkedUrl(url: string | undefined, heartbeatMs: number | undefined): s
   return full.href
 }
 
+const LIKE = 'like amqp://host:5672/vhost or amqps://host:5671/vhost, or a list of such'
 const FRAME_MAX = 131_072

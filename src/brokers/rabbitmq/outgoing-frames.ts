@@ -81,7 +81,9 @@ export class Frames {
   }
 
   #header(sent: Sent, size: number): void {
-    const { correlationId, messageId, timestamp, type } = propertiesOf(sent.message)
+    const { appId, correlationId, messageId, timestamp, type } = sent.isPlain
+      ? propertiesOf(sent.message)
+      : sent.outgoing.options
     const start = this.#begin(HEADER)
     this.#uint16(BASIC)
     this.#uint16(0)
@@ -113,6 +115,10 @@ export class Frames {
     if (type !== undefined) {
       set |= TYPE
       this.#short(type)
+    }
+    if (appId !== undefined) {
+      set |= APP_ID
+      this.#short(appId)
     }
     this.#bytes[flags] = set >> 8
     this.#bytes[flags + 1] = set
@@ -265,6 +271,7 @@ const CORRELATION_ID = 0x0400
 const MESSAGE_ID = 0x0080
 const TIMESTAMP = 0x0040
 const TYPE = 0x0020
+const APP_ID = 0x0008
 
 /** The frame that says where a message goes; undefined if the names do not fit. */
 function methodFrame(channel: number, exchange: string, routingKey: string): Buffer | undefined {
@@ -296,10 +303,11 @@ function mostOfMessage(message: OutgoingMessage): number {
 /** More than the fixed parts of a header frame and the names of all attributes. */
 const FIXED = 512
 
-function mostOfTable({ headers, contentType, messageId = '', type = '', correlationId = '' }: AmqpPublish): number {
+function mostOfTable(options: AmqpPublish): number {
+  const { headers, contentType, messageId = '', type = '', correlationId = '', appId = '' } = options
   if (contentType.length * 3 > MOST_SHORT) return Number.POSITIVE_INFINITY
   let bytes = FIXED
-  let units = contentType.length + messageId.length + type.length + correlationId.length
+  let units = contentType.length + messageId.length + type.length + correlationId.length + appId.length
   for (const name in headers) {
     // Its length takes one byte.
     if (name.length * 3 > MOST_SHORT) return Number.POSITIVE_INFINITY

@@ -1,4 +1,4 @@
-import { asError, HapaxError, heard, messageOf } from '../../base/index.ts'
+import { asError, HapaxError, heard, messageOf, systemClock } from '../../base/index.ts'
 import type { Confirmation } from '../../contracts/index.ts'
 import { type Answer, CONFIRMED } from './answer.ts'
 import {
@@ -28,6 +28,7 @@ export interface Ended {
 /** A channel with publisher confirms. It ends when the server closes it, or with its link. */
 export class Sender {
   readonly #link: Link
+  readonly #connection: AmqpConnection
   readonly #exchange: string
   /** Whether unroutable messages count as sent. */
   readonly #drops: boolean
@@ -37,22 +38,29 @@ export class Sender {
   /** In the order in which they were sent. */
   readonly #unanswered = new Set<Answer>()
   readonly #stopListening: () => void
+  readonly #openedAt = systemClock.monotonic()
   #frames: Frames | undefined
   #error: unknown
   #ended = false
+  #doubtful = false
+  #silence: NodeJS.Timeout | undefined
+  /** How often in a row nothing had been answered, and how much had been on the link at the first time. */
+  #quiet = 0
+  #confirmed = 0
 
   private constructor(
     link: Link,
     { place, unroutable }: SenderSettings,
+    connection: AmqpConnection,
     channel: AmqpConfirmChannel,
-    frameMax: number,
     told: (ended: Ended) => void,
   ) {
     this.#link = link
+    this.#connection = connection
     this.#exchange = place.name
     this.#drops = unroutable === 'drop'
     this.#channel = channel
-    this.#frameMax = frameMax
+    this.#frameMax = connection.connection?.frameMax ?? LEAST_HARMLESS
     this.#told = told
     this.#stopListening = link.onBlocked((error) => this.#blocked(error))
     channel.on('return', (message: AmqpMessage) => this.#returned(message))
@@ -70,20 +78,21 @@ export class Sender {
       // Errors while declaring also come as rejections.
       const channel = heard(await connection.createConfirmChannel())
       await declareExchange(channel, place)
-      const { frameMax = LEAST_HARMLESS } = connection.connection ?? {}
-      return new Sender(link, settings, channel, frameMax, told)
+      return new Sender(link, settings, connection, channel, told)
     }
     return link.use(`exchange ${place.name}`, opening, { late: (sender) => sender.close() })
   }
 
+  /** Whether it takes more messages. */
   get isOpen(): boolean {
-    return !this.#ended
+    return !this.#ended && !this.#doubtful
   }
 
   /** Sends messages, as many as possible in one piece. */
   send(answers: readonly Answer[]): void {
     const { blocked } = this.#link
     const raw = rawChannel(this.#channel)
+    if (this.#unanswered.size === 0) this.#listen()
     for (const answer of answers) {
       const tooLarge = this.#tooLarge(answer)
       if (tooLarge !== undefined) answer.settle({ status: 'refused', error: tooLarge })
@@ -91,6 +100,35 @@ export class Sender {
       if (!answer.settled) this.#publish(answer, raw)
     }
     this.#flush(raw)
+  }
+
+  /** From now on, silence means that the server does not answer. */
+  #listen(): void {
+    this.#quiet = 0
+    this.#silence ??= setTimeout(() => this.#unheard(), this.#link.timeoutMs / 2).unref()
+    this.#silence.refresh()
+  }
+
+  /**
+   * Nothing was answered for a while. Once is no proof: this process may have stood still, and the answers may lie in its socket. If others on
+   * the link were answered meanwhile, the next messages go through a new channel. Otherwise they go through a new connection, perhaps to
+   * another node: one that does not reach most of the others confirms nothing, and closes nothing.
+   */
+  #unheard(): void {
+    if (this.#unanswered.size === 0 || !this.isOpen) return
+    const { confirmed } = this.#link
+    this.#quiet = this.#link.isBusy(this.#connection) ? 0 : this.#quiet + 1
+    if (this.#quiet === 1) this.#confirmed = confirmed
+    if (this.#quiet < PROOF) this.#silence?.refresh()
+    else this.#leave(confirmed > this.#confirmed)
+  }
+
+  #leave(othersAreConfirmed: boolean): void {
+    const { timeoutMs } = this.#link
+    this.#retire()
+    if (othersAreConfirmed) return
+    const what = `exchange ${this.#exchange}: no confirm within ${timeoutMs} ms`
+    this.#link.giveUp(this.#connection, new HapaxError('broker-timeout', what))
   }
 
   #publish(answer: Answer, raw: RawChannel | undefined): void {
@@ -153,11 +191,32 @@ export class Sender {
 
   #answered(answer: Answer, error: unknown): void {
     if (!this.#unanswered.delete(answer)) return
+    this.#link.confirmed += 1
+    this.#quiet = 0
+    this.#silence?.refresh()
     if (answer.returned !== undefined) answer.settle(this.#unroutable(answer.returned))
     else if (error === null || error === undefined) answer.settle(CONFIRMED)
     else {
       const what = `a queue behind exchange ${this.#exchange} did not take the message (basic.nack)`
       answer.settle({ status: 'failed', error: new HapaxError('broker-refused', what) })
+      if (systemClock.monotonic() - this.#openedAt > YOUNG_MS) this.#retire()
+    }
+  }
+
+  /** Takes no more messages, and closes when nobody waits for an answer any more: from such a channel, some may never come. */
+  #retire(): void {
+    if (this.#doubtful) return
+    this.#doubtful = true
+    const awaited = [...this.#unanswered].filter(({ settled }) => !settled)
+    let left = awaited.length
+    if (left === 0) void this.close()
+    for (const answer of awaited) {
+      const { onSettled } = answer
+      answer.onSettled = (confirmation) => {
+        onSettled?.(confirmation)
+        left -= 1
+        if (left === 0) void this.close()
+      }
     }
   }
 
@@ -186,6 +245,7 @@ export class Sender {
   #end(): void {
     if (this.#ended) return
     this.#ended = true
+    clearTimeout(this.#silence)
     this.#stopListening()
     const unanswered = [...this.#unanswered]
     this.#unanswered.clear()
@@ -206,6 +266,15 @@ export class Sender {
     return new HapaxError('broker-refused', `${what}: ${culprit.sentence}`, { cause: this.#error })
   }
 }
+
+/**
+ * A channel that outlives the leader of a quorum queue may refuse everything for that queue from then on (seen on 3.10), while new channels
+ * work. So after a refusal the next messages go through a new one, unless this one is new itself.
+ */
+const YOUNG_MS = 1_000
+
+/** So many halves of `timeoutMs` without an answer, the first of which need not be whole. */
+const PROOF = 3
 
 /** `amqplib` itself refuses headers of more than 64 KiB. With larger frames, the size need not be checked. */
 const LEAST_HARMLESS = 67_584

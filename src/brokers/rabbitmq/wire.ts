@@ -1,6 +1,7 @@
 import { fieldOf, HapaxError } from '../../base/index.ts'
 import type { Arrival, OutgoingMessage } from '../../message/index.ts'
-import { type EventFormat, encodeEvent, sortHeaders } from '../../message/index.ts'
+import { sortHeaders } from '../../message/index.ts'
+import { type Encoder, unencodable } from '../kit/index.ts'
 import { type AmqpMessage, type AmqpProperty, type AmqpPublish, UNREADABLE } from './client.ts'
 
 /** The CloudEvents binding for AMQP prefers the first prefix, which hapax sends, and requires readers to accept both. */
@@ -14,14 +15,16 @@ export interface Outgoing {
 }
 
 /** Encodes a message. Throws for what the protocol cannot carry. */
-export function encodeMessage(message: OutgoingMessage, format: EventFormat): Outgoing {
-  const { attributes, headers, contentType, body } = encodeEvent(message, format)
+export function encodeMessage(message: OutgoingMessage, encoder: Encoder): Outgoing {
+  const { attributes, plain, headers, contentType, body, properties } = encoder.encode(message)
   const table = new Table()
   for (const [name, value] of headers) table[name] = checkedHeader(name, value)
   // After the headers, so that no header replaces an attribute.
   for (const [name, value] of attributes) table[prefixed(name)] = value
+  for (const [name, value] of plain) table[name] = checkedHeader(name, value)
+  const own = properties === undefined ? undefined : checkedProperties(message, properties)
   // `amqplib` skips properties that are undefined.
-  const options = { mandatory: true, persistent: true, headers: table, contentType, ...propertiesOf(message) }
+  const options = { mandatory: true, persistent: true, headers: table, contentType, ...propertiesOf(message), ...own }
   return { body: bufferOf(body), options: options as AmqpPublish }
 }
 
@@ -31,6 +34,7 @@ export interface SentProperties {
   readonly type: string | undefined
   readonly correlationId: string | undefined
   readonly timestamp: number | undefined
+  readonly appId: string | undefined
 }
 
 /** An object of one fixed shape is faster than one put together by conditions. */
@@ -40,7 +44,23 @@ export function propertiesOf({ id, type, correlationId, time }: OutgoingMessage)
     type: short(type),
     correlationId: short(correlationId),
     timestamp: seconds(time),
+    appId: undefined,
   }
+}
+
+/** The source is left out where it is too long, as other attributes are. What a function says has to fit. */
+function checkedProperties(
+  { source }: OutgoingMessage,
+  properties: Readonly<Record<string, string>>,
+): Readonly<Record<string, string | undefined>> {
+  const checked: Record<string, string | undefined> = {}
+  for (const [name, value] of Object.entries(properties)) {
+    checked[name] = short(value)
+    if (checked[name] === undefined && !(name === 'appId' && value === source)) {
+      throw unencodable(`expected the property ${name} that encode returns to have at most 255 bytes`)
+    }
+  }
+  return checked
 }
 
 /** Headers without a prototype, because the sender chooses their names. A class is faster here than Object.create(null). */
@@ -99,10 +119,10 @@ export function bufferOf(bytes: Uint8Array): Buffer {
 
 /** The size of the header frame. Unlike a body, headers cannot be split over several frames. */
 export function headerFrameBytes({ options }: Outgoing): number {
-  const { headers, contentType, messageId, type, correlationId, timestamp } = options
+  const { headers, contentType, messageId, type, correlationId, timestamp, appId } = options
   let bytes = FIXED_HEADER_BYTES
   for (const [name, value] of Object.entries(headers)) bytes += 6 + Buffer.byteLength(name) + Buffer.byteLength(value)
-  for (const text of [contentType, messageId, type, correlationId])
+  for (const text of [contentType, messageId, type, correlationId, appId])
     if (text !== undefined) bytes += 1 + Buffer.byteLength(text)
   return timestamp === undefined ? bytes : bytes + 8
 }

@@ -1,4 +1,5 @@
-import { asError, expected, fieldOf, loadClient, shownUrl } from '../../base/index.ts'
+import { asError, expected, loadClient, shownUrl } from '../../base/index.ts'
+import { type IoredisCluster, isCluster, masterOf, refusePrefix } from './cluster.ts'
 
 /** One word of a command. */
 export type Word = string | Buffer
@@ -6,7 +7,9 @@ export type Word = string | Buffer
 /** The subset of a client of `ioredis` or `iovalkey` that hapax needs. */
 export interface IoredisClient {
   /** The options of the client. */
-  readonly options?: { readonly db?: number | undefined } | undefined
+  readonly options?:
+    | { readonly db?: number | undefined; readonly sentinels?: readonly unknown[] | undefined }
+    | undefined
   duplicate(override?: object): IoredisClient
   connect(): Promise<unknown>
   disconnect(): void
@@ -29,7 +32,7 @@ export interface NodeRedisClient {
 }
 
 /** Your own client. hapax sends nothing through it, but creates other clients with the same settings. */
-export type RedisClient = IoredisClient | NodeRedisClient
+export type RedisClient = IoredisClient | IoredisCluster | NodeRedisClient
 
 /** A client for a single connection: it never reconnects. */
 export interface RawClient {
@@ -51,7 +54,8 @@ export interface ClientSource {
   readonly at: string
   /** Loads the client library; rejects where it is not installed. */
   load(): Promise<void>
-  open(connectMs: number): Promise<RawClient>
+  /** For the server that has the stream: in a cluster the master of its slot, or the one at `place`. */
+  open(connectMs: number, stream: string, place?: string): Promise<RawClient>
 }
 
 /** Clients for a URL. hapax selects the database itself: ioredis silently stays in database 0 if the number is invalid. */
@@ -82,11 +86,15 @@ function splitUrl(url: string | undefined): { readonly server: string; readonly 
 
 /** Clients with the settings of the user's client. */
 export function clientsLike(client: RedisClient): ClientSource {
-  const what = 'made by new Redis() of ioredis or iovalkey, or by createClient() of redis'
+  const what = 'made by new Redis() or new Cluster() of ioredis or iovalkey, or by createClient() of redis'
   if (typeof client?.duplicate !== 'function') expected('client', what, client)
+  if (isCluster(client)) {
+    refusePrefix(client)
+    return given((ms, stream, place) => ofCluster(client, ms, stream, place))
+  }
   if ('callBuffer' in client) {
-    if (fieldOf(client, 'isCluster') === true) expected('client', what, client)
-    return given((ms) => likeIoredis(client, ms))
+    const next = sentinelsInTurn(client)
+    return given((ms) => likeIoredis(client, ms, next()))
   }
   // Cluster and Sentinel clients of node-redis take more arguments, and are not supported.
   if (typeof client.sendCommand !== 'function' || client.sendCommand.length > 2) expected('client', what, client)
@@ -94,8 +102,8 @@ export function clientsLike(client: RedisClient): ClientSource {
 }
 
 /** Nothing has to be loaded, because the library created the user's client. */
-function given(make: (connectMs: number) => RawClient): ClientSource {
-  return { at: '', load: () => Promise.resolve(), open: async (connectMs) => make(connectMs) }
+function given(make: (...to: Parameters<ClientSource['open']>) => RawClient | Promise<RawClient>): ClientSource {
+  return { at: '', load: () => Promise.resolve(), open: async (...to) => make(...to) }
 }
 
 /**
@@ -121,8 +129,31 @@ function ioredisSettings(connectMs: number): object {
   }
 }
 
-function likeIoredis(client: IoredisClient, connectMs: number): RawClient {
-  return ofIoredis(client.duplicate(ioredisSettings(connectMs)), String(client.options?.db ?? 0))
+function likeIoredis(client: IoredisClient, connectMs: number, sentinels: readonly unknown[]): RawClient {
+  const shareMs = Math.ceil(connectMs / (sentinels.length + 1))
+  // Without a limit, a sentinel that accepts a connection and stays silent is waited for, and its connection stays open.
+  const asking = { sentinels, sentinelRetryStrategy: null, sentinelCommandTimeout: shareMs }
+  const place = sentinels.length === 0 ? {} : asking
+  return ofIoredis(client.duplicate({ ...ioredisSettings(shareMs), ...place }), String(client.options?.db ?? 0))
+}
+
+/** Each link asks another sentinel first: one that is cut off with the old primary knows of no other, and one that is away costs time. */
+function sentinelsInTurn({ options }: IoredisClient): () => readonly unknown[] {
+  const sentinels = options?.sentinels ?? []
+  let turn = 0
+  return () => {
+    const first = turn++ % Math.max(1, sentinels.length)
+    return [...sentinels.slice(first), ...sentinels.slice(0, first)]
+  }
+}
+
+async function ofCluster(
+  cluster: IoredisCluster,
+  connectMs: number,
+  stream: string,
+  place: string | undefined,
+): Promise<RawClient> {
+  return ofIoredis(await masterOf(cluster, stream, ioredisSettings(connectMs), { connectMs, place }), '0')
 }
 
 function ofIoredis(client: IoredisClient, database: string): RawClient {

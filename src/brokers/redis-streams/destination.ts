@@ -1,6 +1,7 @@
 import { asError, HapaxError } from '../../base/index.ts'
 import type { Address, Confirmation, Destination, Settle } from '../../contracts/index.ts'
-import type { EventFormat, OutgoingMessage } from '../../message/index.ts'
+import type { OutgoingMessage } from '../../message/index.ts'
+import type { Encoder } from '../kit/index.ts'
 import type { Word } from './client.ts'
 import { refusal } from './errors.ts'
 import { Link, type LinkOptions, listOf, type Reply } from './link.ts'
@@ -10,7 +11,7 @@ import { encodeMessage } from './wire.ts'
 /** What a stream needs, with every default filled in. */
 export interface StreamSettings {
   readonly stream: string
-  readonly format: EventFormat
+  readonly encoder: Encoder
   readonly waitReplicas: number
   readonly maxBytes: number
   readonly trim: { readonly keepMs: number; readonly keepEntries: number } | undefined
@@ -71,19 +72,29 @@ export class RedisStreamsDestination implements Destination {
     }
   }
 
-  /** Settles messages that are too large, and later ones of the same key: by their next attempt, the first one holds the key. */
+  /** Settles messages that cannot be sent, and later ones of the same key: by their next attempt, the first one holds the key. */
   #fitting(sending: readonly Sending[]): readonly Sending[] {
     const held = new Set<string>()
     return sending.filter((each) => {
       const { key } = each.message
-      const bytes = each.encode(this.#settings, this.#mostBytes)
-      if (bytes <= this.#mostBytes && (key === undefined || !held.has(key))) return true
-      if (bytes > this.#mostBytes) each.settle({ status: 'refused', error: tooLarge(bytes, this.#mostBytes) })
+      const behind = key !== undefined && held.has(key)
+      const error = this.#refusal(each)
+      if (error === undefined && !behind) return true
+      if (error !== undefined && !behind) each.settle({ status: 'refused', error })
       else
         each.settle(unavailable(new HapaxError('broker-refused', 'the message before it of the same key was refused')))
       if (key !== undefined) held.add(key)
       return false
     })
+  }
+
+  #refusal(sending: Sending): Error | undefined {
+    try {
+      const bytes = sending.encode(this.#settings, this.#mostBytes)
+      return bytes > this.#mostBytes ? tooLarge(bytes, this.#mostBytes) : undefined
+    } catch (error) {
+      return asError(error)
+    }
   }
 
   /** Adds a batch in one transaction: either all of it is in the stream, in order, or nothing. */
@@ -97,7 +108,7 @@ export class RedisStreamsDestination implements Destination {
       links.timeoutMs,
     )
     check(replies.slice(0, -1))
-    checkReplicas(replies.at(-1), waitReplicas)
+    checkReplicas(link, replies.at(-1), waitReplicas)
   }
 
   /** The current link. After a loss the next publish opens another one. */
@@ -181,8 +192,8 @@ class Sending {
   }
 
   /** Encodes the entry and returns its size. The characters are counted one by one only where it might be too large. */
-  encode({ format }: StreamSettings, mostBytes: number): number {
-    this.fields = encodeMessage(this.message, format)
+  encode({ encoder }: StreamSettings, mostBytes: number): number {
+    this.fields = encodeMessage(this.message, encoder)
     let bytes = 0
     for (const word of this.fields) bytes += word.length
     if (3 * bytes > mostBytes) bytes = this.fields.reduce((sum, word) => sum + Buffer.byteLength(word), 0)
@@ -213,11 +224,15 @@ function check(replies: readonly Reply[]): void {
   for (const reply of all) if (reply instanceof Error) throw refusal(reply) ?? reply
 }
 
-function checkReplicas(reply: Reply | undefined, wanted: number): void {
+/** A primary without its replicas may have been replaced without knowing it: the next link looks for the one that is. */
+function checkReplicas(link: Link, reply: Reply | undefined, wanted: number): void {
   if (reply instanceof Error) throw reply
   const got = Number(reply)
   if (got >= wanted) return
-  throw new HapaxError('broker-unavailable', `expected ${wanted} replicas to have the messages, got ${got}`)
+  const what = `expected ${wanted} replicas to have the messages, got ${got}`
+  const error = new HapaxError('broker-unavailable', what)
+  link.fail(error)
+  throw error
 }
 
 function closed(name: string): HapaxError {

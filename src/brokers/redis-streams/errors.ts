@@ -42,6 +42,10 @@ const UNWELL: ReadonlyMap<string, 'broker-blocked' | 'broker-unavailable'> = new
   ['READONLY', 'broker-unavailable'],
   ['MASTERDOWN', 'broker-unavailable'],
   ['NOREPLICAS', 'broker-unavailable'],
+  ['MOVED', 'broker-unavailable'],
+  ['ASK', 'broker-unavailable'],
+  ['TRYAGAIN', 'broker-unavailable'],
+  ['CLUSTERDOWN', 'broker-unavailable'],
 ])
 
 /** An error reply of Redis as a HapaxError; undefined for other errors. Error replies begin with a word in capitals. */

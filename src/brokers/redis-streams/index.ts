@@ -1,5 +1,6 @@
 import type { Destination, Subscription } from '../../contracts/index.ts'
 import { RedisStreamsDestination } from './destination.ts'
+import { Detour } from './detour.ts'
 import {
   groupSettings,
   linkOptions,
@@ -11,9 +12,10 @@ import {
 import { RedisStreamsSubscription } from './subscription.ts'
 
 export type { IoredisClient, NodeRedisClient, RedisClient, Word as RedisWord } from './client.ts'
+export type { IoredisCluster } from './cluster.ts'
 export type { RedisGroupOptions, RedisStreamOptions, RedisStreamsOptions, RedisTrimOptions } from './options.ts'
 
-/** Streams of one Redis server. */
+/** Streams of one Redis server, or of a cluster. */
 export interface RedisStreams {
   /** A destination for a relay: the stream of this key. */
   stream(key: string, options?: RedisStreamOptions): Destination
@@ -25,8 +27,14 @@ export interface RedisStreams {
 export function redisStreams(options: RedisStreamsOptions): RedisStreams {
   const links = linkOptions(options)
   const { timeoutMs, clock } = links
+  const linksTo = (stream: string) => ({ ...links, stream, detour: new Detour(clock) })
   return {
-    stream: (key, given = {}) => new RedisStreamsDestination({ ...streamSettings(key, given), links }),
-    group: (name, given) => new RedisStreamsSubscription({ ...groupSettings(name, given), timeoutMs, clock, links }),
+    stream: (key, given = {}) => {
+      return new RedisStreamsDestination({ ...streamSettings(key, given), links: linksTo(key) })
+    },
+    group: (name, given) => {
+      const settings = { ...groupSettings(name, given), timeoutMs, clock }
+      return new RedisStreamsSubscription({ ...settings, links: linksTo(settings.stream) })
+    },
   }
 }

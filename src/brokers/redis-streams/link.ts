@@ -1,5 +1,6 @@
 import { type Clock, HapaxError, within } from '../../base/index.ts'
 import type { ClientSource, RawClient, Word } from './client.ts'
+import { asking, type Detour } from './detour.ts'
 import { brokerError, connectError, late, refusal, unavailable } from './errors.ts'
 
 /** A reply of Redis. Strings are buffers. */
@@ -13,6 +14,10 @@ export function listOf(reply: Reply | undefined): readonly Reply[] {
 /** How links are made. */
 export interface LinkOptions {
   readonly clients: ClientSource
+  /** What the link is for: in a cluster, one server has it. */
+  readonly stream: string
+  /** Where the stream is while a cluster moves it. */
+  readonly detour: Detour
   /** How long Redis may take to answer. */
   readonly timeoutMs: number
   readonly clock: Clock
@@ -21,6 +26,7 @@ export interface LinkOptions {
 /** One connection to Redis. It never reconnects: after a loss, a new link is opened. */
 export class Link {
   readonly #client: RawClient
+  readonly #detour: Detour
   readonly #clock: Clock
   readonly #timeoutMs: number
   /** Rejects the calls that wait for a reply. */
@@ -29,8 +35,9 @@ export class Link {
   /** Called once when the link is lost, but not when it is closed here. */
   onLost: (error: HapaxError) => void = () => {}
 
-  private constructor(client: RawClient, { clock, timeoutMs }: LinkOptions) {
+  private constructor(client: RawClient, { clock, detour, timeoutMs }: LinkOptions) {
     this.#client = client
+    this.#detour = detour
     this.#clock = clock
     this.#timeoutMs = timeoutMs
     client.onEnd((error) => this.fail(unavailable(error)))
@@ -38,20 +45,22 @@ export class Link {
 
   /** Connects, and checks that Redis replies. */
   static async open(options: LinkOptions): Promise<Link> {
-    const client = await options.clients.open(options.timeoutMs).catch((error: unknown) => {
+    const { clients, clock, detour, stream, timeoutMs } = options
+    const { place } = detour
+    const client = await clients.open(timeoutMs, stream, place).catch((error: unknown) => {
       throw brokerError(error)
     })
-    const link = new Link(client, options)
+    const link = new Link(place === undefined ? client : asking(client, stream, clock), options)
     try {
-      await within(options.clock, options.timeoutMs, client.connect(), () => {
-        throw late(options.timeoutMs)
+      await within(clock, timeoutMs, client.connect(), () => {
+        throw late(timeoutMs)
       })
       await link.call(['PING'])
       if (client.database !== '0') await link.call(['SELECT', client.database])
       return link
     } catch (error) {
       link.close()
-      throw connectError(error, options.clients.at)
+      throw connectError(error, clients.at)
     }
   }
 
@@ -75,8 +84,14 @@ export class Link {
     return replies
   }
 
-  /** Gives the link up and rejects all calls that wait for a reply. */
-  fail(error: HapaxError): void {
+  /** Gives the link up and rejects all calls that wait for a reply. `reply` may name another server for the next link. */
+  fail(error: HapaxError, reply = ''): void {
+    if (this.#lost !== undefined) return
+    this.#detour.follow(reply)
+    this.#end(error)
+  }
+
+  #end(error: HapaxError): void {
     if (this.#lost !== undefined) return
     this.#lost = error
     this.#client.end()
@@ -87,7 +102,7 @@ export class Link {
 
   close(): void {
     this.onLost = () => {}
-    this.fail(new HapaxError('broker-unavailable', 'the link to Redis was closed'))
+    this.#end(new HapaxError('broker-unavailable', 'the link to Redis was closed'))
   }
 
   /** The one cast: the clients are set up for RESP 2 with buffers, so their replies have this type. */
@@ -127,11 +142,13 @@ export class Link {
     return refused
   }
 
-  /** READONLY means that this server is no longer the primary. The next link may find the one that is. */
+  /** This server is not, or no longer, the one that has the stream. The next link may find it. */
   #heed(refused: HapaxError): void {
-    if (refused.fields['reply'] === 'READONLY') this.fail(refused)
+    if (ELSEWHERE.has(refused.fields['reply'])) this.fail(refused, refused.message)
   }
 }
+
+const ELSEWHERE: ReadonlySet<unknown> = new Set(['READONLY', 'NOREPLICAS', 'MASTERDOWN', 'MOVED', 'ASK', 'CLUSTERDOWN'])
 
 /** Waits for all replies. Rejects only if the link was lost. */
 async function settledInTurn(answers: readonly Promise<Reply>[]): Promise<readonly Reply[]> {

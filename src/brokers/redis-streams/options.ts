@@ -11,8 +11,9 @@ import {
   text,
   wholeNumber,
 } from '../../base/index.ts'
+import type { Encode } from '../../contracts/index.ts'
 import type { EventFormat } from '../../message/index.ts'
-import { declareOption, formatOption } from '../kit/index.ts'
+import { declareOption, encoderOption } from '../kit/index.ts'
 import { clientsLike, clientsOf, type RedisClient } from './client.ts'
 import type { RedisStreamsDestination } from './destination.ts'
 import type { LinkOptions } from './link.ts'
@@ -24,7 +25,10 @@ import { BODY } from './wire.ts'
 export interface RedisStreamsOptions {
   /** `redis://…` or `rediss://…`; needs the package ioredis. Undefined, as a missing environment variable is, is refused. */
   readonly url?: string | undefined
-  /** A client of `ioredis`, `iovalkey` or `redis`. hapax creates others with its settings and does not use it itself. */
+  /**
+   * A client of `ioredis`, `iovalkey` or `redis`, or a cluster of one of the first two. hapax creates others with its settings and does not use
+   * it itself.
+   */
   readonly client?: RedisClient
   /** How long Redis may take to reply. After that the link is given up and another one is opened. @default 10_000 */
   readonly timeoutMs?: number
@@ -32,7 +36,12 @@ export interface RedisStreamsOptions {
 
 /** How a stream is written. */
 export interface RedisStreamOptions {
-  /** How messages are encoded: attributes as separate fields, or everything as one JSON text. @default 'binary' */
+  /**
+   * How messages are written: as CloudEvents; as plain JSON, for readers that know nothing of CloudEvents; or by a function of yours.
+   * @default 'cloudevents'
+   */
+  readonly encode?: Encode
+  /** CloudEvents: attributes as separate fields, or everything as one JSON text. @default 'binary' */
   readonly format?: EventFormat
   /** How many replicas must have a message before it counts as sent. @default 0 */
   readonly waitReplicas?: number
@@ -72,7 +81,7 @@ export interface RedisGroupOptions {
 }
 
 /** Checks the options of `redisStreams()`. */
-export function linkOptions(options: RedisStreamsOptions): LinkOptions {
+export function linkOptions(options: RedisStreamsOptions): Omit<LinkOptions, 'stream' | 'detour'> {
   noOthers('options of redisStreams', options, ['url', 'client', 'timeoutMs'])
   refuseUnsetUrl(options, options.client)
   const timeoutMs = positiveInteger('timeoutMs', options.timeoutMs, 10_000)
@@ -92,11 +101,11 @@ export function streamSettings(
   key: string,
   options: RedisStreamOptions,
 ): Omit<ConstructorParameters<typeof RedisStreamsDestination>[0], 'links'> {
-  noOthers('options of stream', options, ['format', 'waitReplicas', 'maxBytes', 'trim'])
-  const { format, waitReplicas, maxBytes, trim } = options
+  noOthers('options of stream', options, ['encode', 'format', 'waitReplicas', 'maxBytes', 'trim'])
+  const { waitReplicas, maxBytes, trim } = options
   return {
     stream: nameText('key', key, 1024),
-    format: formatOption(format),
+    encoder: encoderOption(options),
     waitReplicas: waitReplicas === undefined ? 0 : positiveInteger('waitReplicas', waitReplicas, 1),
     maxBytes: Math.min(MAX_BYTES, positiveInteger('maxBytes', maxBytes, MAX_BYTES)),
     trim: trim === undefined ? undefined : trimSettings(trim),

@@ -155,14 +155,15 @@ return redis.call('XTRIM', KEYS[1], 'MINID', '~', limit, 'LIMIT', math.min(spare
 
 /** Takes the turn if it is free, and with it all unfinished entries. Returns those that were removed from the stream. */
 const BEGIN = `
-local group, name, previous, lease = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local group, name, lease = ARGV[1], ARGV[2], ARGV[3]
 local holder = redis.call('GET', KEYS[2])
-if holder and holder ~= name and holder ~= previous then return false end
-redis.call('SET', KEYS[2], name, 'PX', lease)
+local free = not holder or holder == name
+for at = 4, #ARGV do free = free or holder == ARGV[at] end
+if not free then return false end
 local start, gone = '-', {}
 while true do
   local pending = redis.call('XPENDING', KEYS[1], group, start, '+', 500)
-  if #pending == 0 then return gone end
+  if #pending == 0 then break end
   local command = { 'XCLAIM', KEYS[1], group, name, 0 }
   for _, each in ipairs(pending) do table.insert(command, each[1]) end
   table.insert(command, 'JUSTID')
@@ -171,6 +172,9 @@ while true do
   for _, each in ipairs(pending) do if not there[each[1]] then table.insert(gone, each[1]) end end
   start = '(' .. pending[#pending][1]
 end
+-- Last, because what a script wrote before an error stays: a reader whose group is missing would wait for its own lease to end.
+redis.call('SET', KEYS[2], name, 'PX', lease)
+return gone
 `
 
 /** Prolongs the turn, if it is still ours. */

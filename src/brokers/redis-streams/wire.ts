@@ -1,6 +1,7 @@
 import { HapaxError } from '../../base/index.ts'
 import type { Arrival, OutgoingMessage } from '../../message/index.ts'
-import { type EventFormat, encodeEvent, sortHeaders } from '../../message/index.ts'
+import { sortHeaders } from '../../message/index.ts'
+import { type Encoder, unencodable } from '../kit/index.ts'
 import type { Word } from './client.ts'
 import { listOf, type Reply } from './link.ts'
 
@@ -14,11 +15,15 @@ const CONTENT_TYPE = 'content-type'
 export const BODY = 'data'
 
 /** The fields of the entry that carries a message. */
-export function encodeMessage(message: OutgoingMessage, format: EventFormat): Word[] {
-  const { attributes, headers, contentType, body } = encodeEvent(message, format)
+export function encodeMessage(message: OutgoingMessage, encoder: Encoder): Word[] {
+  const { attributes, plain, headers, contentType, body } = encoder.encode(message)
   const fields: Word[] = []
   for (const [name, value] of attributes) fields.push(ATTRIBUTE + name, value)
   fields.push(CONTENT_TYPE, contentType)
+  for (const [name, value] of plain) {
+    if (name === BODY) throw unencodable(`expected no header called ${BODY}, which is the field with the body`)
+    fields.push(name, value)
+  }
   for (const [name, value] of headers) fields.push(HEADER + name, value)
   fields.push(BODY, Buffer.from(body.buffer, body.byteOffset, body.byteLength))
   return fields

@@ -1,10 +1,10 @@
 import { systemClock } from '../../../base/index.ts'
-import type { KafkaConsumer } from '../client.ts'
+import type { KafkaMember } from '../client.ts'
 import type { Assignment } from './assignment.ts'
 
 /** What a committer needs of its reader. */
 export interface CommitterOptions {
-  readonly consumer: KafkaConsumer
+  readonly consumer: Pick<KafkaMember, 'commit'>
   readonly intervalMs: number
   /** Called after each commit: with the error, or with undefined after a success. */
   went(error: unknown): void

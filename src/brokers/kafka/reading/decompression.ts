@@ -18,8 +18,8 @@ interface Algorithm {
   decompressSync(data: Buffer): Buffer
 }
 
-/** The limit of the link whose bytes are being read now; undefined outside of hapax's links. */
-let limit: number | undefined
+/** The link of hapax whose bytes are being read now, and its limit; undefined for bytes of any other link. */
+let reading: { readonly maxBytes: number; readonly response: Response } | undefined
 const wrapped = new WeakSet<Algorithm>()
 
 /**
@@ -30,16 +30,19 @@ export function boundBatches(client: KafkaClient, library: Library, maxBytes: nu
   const { compressionsAlgorithmsByBitmask: algorithms = {} } = library
   for (const algorithm of Object.values(algorithms)) if (!wrapped.has(algorithm)) wrap(algorithm)
   onLink(client, 'connect', ({ socket }) => {
+    const response = new Response()
     // The client handles a chunk of data synchronously, between these two listeners.
-    socket?.prependListener('data', () => {
-      limit = maxBytes
+    socket?.prependListener('data', (chunk: Buffer) => {
+      response.add(chunk)
+      reading = { maxBytes, response }
       // In case the client throws in between.
       queueMicrotask(() => {
-        limit = undefined
+        reading = undefined
       })
     })
     socket?.on('data', () => {
-      limit = undefined
+      response.dropComplete()
+      reading = undefined
     })
   })
 }
@@ -48,8 +51,10 @@ function wrap(algorithm: Algorithm): void {
   const decompress = algorithm.decompressSync
   wrapped.add(algorithm)
   algorithm.decompressSync = (data) => {
-    if (limit === undefined) return decompress(data)
-    return bounded(algorithm.bitmask, data, limit, decompress) ?? placeholders(data)
+    if (reading === undefined) return decompress(data)
+    return (
+      bounded(algorithm.bitmask, data, reading.maxBytes, decompress) ?? placeholders(reading.response.countOf(data))
+    )
   }
 }
 
@@ -120,19 +125,69 @@ export function isPlaceholder({ headers }: KafkaBatch['records'][number]): boole
 }
 
 /** As many empty records as the header of the batch announces, so that offsets still add up. */
-function placeholders(data: Buffer): Buffer {
-  const head = Buffer.from(data.buffer, data.byteOffset - HEAD_BYTES, HEAD_BYTES)
-  const count = head.readInt32BE(HEAD_BYTES - 4)
-  if (data.byteOffset < HEAD_BYTES || head[MAGIC_AT] !== 2 || count < 0 || count > MOST_RECORDS) {
-    throw new RangeError('a batch is larger than it may be, and is not made as Kafka makes them')
-  }
+function placeholders(count: number): Buffer {
   const records: Buffer[] = []
   for (let at = 0; at < count; at++) records.push(placeholder(at))
   return Buffer.concat(records)
 }
 
+/** What has arrived of the responses that are not complete, or not read yet. The client passes on compressed bytes without their header. */
+export class Response {
+  #chunks: Buffer[] = []
+
+  add(chunk: Buffer): void {
+    this.#chunks.push(chunk)
+  }
+
+  /** A response begins with its length. */
+  dropComplete(): void {
+    for (;;) {
+      const bytes = this.#chunks.reduce((sum, { length }) => sum + length, 0)
+      const length = bytes < 4 ? undefined : 4 + Buffer.concat(this.#firstFour()).readInt32BE(0)
+      // What is no response has no end either. The client closes such a link.
+      if (length === undefined || length < 4 || bytes < length) return
+      this.#drop(length)
+    }
+  }
+
+  /** How many records the batch has whose compressed bytes are these. */
+  countOf(data: Buffer): number {
+    const all = Buffer.concat(this.#chunks)
+    for (let at = all.indexOf(data, HEAD_BYTES); at >= 0; at = all.indexOf(data, at + 1)) {
+      const head = all.subarray(at - HEAD_BYTES, at)
+      const count = head.readInt32BE(HEAD_BYTES - 4)
+      const fits = head[MAGIC_AT] === 2 && head.readInt32BE(LENGTH_AT) === HEAD_BYTES - LENGTH_AT - 4 + data.length
+      if (fits && count >= 0 && count <= MOST_RECORDS) return count
+    }
+    throw new RangeError('a batch is larger than it may be, and is not made as Kafka makes them')
+  }
+
+  /** As many chunks as have the first four bytes. */
+  #firstFour(): Buffer[] {
+    let bytes = 0
+    const last = this.#chunks.findIndex(({ length }) => {
+      bytes += length
+      return bytes >= 4
+    })
+    return this.#chunks.slice(0, last + 1)
+  }
+
+  #drop(bytes: number): void {
+    let left = bytes
+    while (left > 0) {
+      const [first = EMPTY] = this.#chunks
+      if (first.length <= left) this.#chunks.shift()
+      else this.#chunks[0] = first.subarray(left)
+      left -= Math.min(left, first.length)
+    }
+  }
+}
+
+const EMPTY = Buffer.alloc(0)
+
 /** The header of a batch before its records: offset, length, epoch, magic, checksum, attributes … and the record count. */
 const HEAD_BYTES = 61
+const LENGTH_AT = 8
 const MAGIC_AT = 16
 const MOST_RECORDS = 1_000_000
 

@@ -1,7 +1,7 @@
 import { fieldOf, HapaxError, retryDelay, systemClock, systemRandom } from '../../../base/index.ts'
 import type { Deliveries, Incoming } from '../../kit/index.ts'
 import type { KafkaConsumer, KafkaFetchResponse } from '../client.ts'
-import { chainOf, isAnswer, OFFSET_OUT_OF_RANGE } from '../errors.ts'
+import { chainOf, isAnswer, isLate, OFFSET_OUT_OF_RANGE } from '../errors.ts'
 import type { Assignment, KafkaHandle, Partition } from './assignment.ts'
 import { readRecords } from './records.ts'
 
@@ -27,6 +27,8 @@ export class Fetcher {
   /** Whether `pump` was called while metadata was being looked up. */
   #again = false
   #failures = 0
+  /** Whose last fetch was not answered in time. */
+  readonly #late = new WeakSet<Partition>()
   #first = 0
   #cancel: (() => void) | undefined
   #closed = false
@@ -119,6 +121,7 @@ export class Fetcher {
         const found = asked.find(({ id, partition }) => id === topicId && partition.index === answer.partitionIndex)
         if (found === undefined || found.partition.position !== found.from) continue
         const { partition, from } = found
+        this.#late.delete(partition)
         if (answer.errorCode === 0) partition.add(readRecords(partition.topic, from, answer), answer.highWatermark)
         else if (answer.errorCode === OFFSET_OUT_OF_RANGE) void this.#skipToOldest(partition, from)
         else failed.set(partition, answer.errorCode)
@@ -159,7 +162,10 @@ export class Fetcher {
     this.#postpone(partitions)
     this.#options.consumer.clearMetadata()
     const answered = error instanceof FetchError || isAnswer(error)
-    if (!answered || this.#failures > QUIET_FAILURES) this.#options.went(error)
+    // One late answer is no proof: this process may have stood still, with the answer in its socket.
+    const once = isLate(error) && !partitions.some((each) => this.#late.has(each))
+    if (isLate(error)) for (const each of partitions) this.#late.add(each)
+    if ((!answered && !once) || this.#failures > QUIET_FAILURES) this.#options.went(error)
     this.pump()
   }
 

@@ -2,7 +2,7 @@ import type { HapaxError } from '../../../base/index.ts'
 import { pause, retryDelay, systemClock, systemRandom, within } from '../../../base/index.ts'
 import type { Delivery, Prefetch, Reader } from '../../../contracts/index.ts'
 import { Deliveries } from '../../kit/index.ts'
-import type { KafkaAdmin, KafkaConsumer, KafkaMetadata } from '../client.ts'
+import type { KafkaAdmin, KafkaConsumer, KafkaMember, KafkaMetadata } from '../client.ts'
 import { brokerError, isPassing, isStale } from '../errors.ts'
 import { closeClient, listen } from '../link.ts'
 import { Assignment, type KafkaHandle } from './assignment.ts'
@@ -25,7 +25,7 @@ export interface ReaderSettings {
 
 /** Two consumers, because a fetch that waits for messages must not hold up the heartbeats of the member. */
 export interface ReaderClients {
-  readonly member: KafkaConsumer
+  readonly member: KafkaMember
   readonly fetching: KafkaConsumer
   readonly admin: KafkaAdmin
 }
@@ -60,6 +60,8 @@ export class KafkaReader implements Reader {
   #closed: Promise<void> | undefined
   #pumping = false
   #paused = false
+  /** Heartbeats in a row without an answer. */
+  #missed = 0
 
   constructor(settings: ReaderSettings, clients: ReaderClients) {
     this.#settings = settings
@@ -133,15 +135,21 @@ export class KafkaReader implements Reader {
     await this.#committer.flush()
   }
 
-  #follow(member: KafkaConsumer): void {
+  #follow(member: KafkaMember): void {
     member.on('consumer:group:join', (joined: Joined) => this.#begin(joined))
     member.on('consumer:group:rebalance', () => this.#revoke())
     member.on('client:metadata', (metadata: KafkaMetadata) => this.#look(metadata))
-    member.on('consumer:heartbeat:end', () => this.#went('heartbeat', undefined))
-    member.on('consumer:heartbeat:error', ({ error }: { error: Error }) => this.#went('heartbeat', error))
+    member.on('consumer:heartbeat:end', () => this.#beat(undefined))
+    member.on('consumer:heartbeat:error', ({ error }: { error: Error }) => this.#beat(error))
     // The client has given up and sends no more heartbeats.
     member.on('error', (error: Error) => this.#rejoin(error))
     member.on('consumer:heartbeat:stalled', () => this.#rejoin(new Error('no heartbeat was answered')))
+  }
+
+  /** One lost heartbeat is no outage of its own: the next one is sent long before the session ends. */
+  #beat(error: Error | undefined): void {
+    this.#missed = error === undefined ? 0 : this.#missed + 1
+    if (this.#missed !== 1) this.#went('heartbeat', error)
   }
 
   /** Once for all answers of the same tick. */

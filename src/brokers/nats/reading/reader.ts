@@ -115,12 +115,18 @@ export class NatsReader implements Reader {
         const error = await session.over
         if (session.pull.healthy) failures = 0
         if (!this.#closing.signal.aborted) this.#report(error, session.pull.healthy)
+        this.#judge(session, error)
         await within(systemClock, CLOSE_MS, session.end(), () => undefined)
       }
       failures += 1
       await pause(systemClock, retryDelay(this.#policy, failures, systemRandom), this.#closing.signal)
       session = this.#closing.signal.aborted ? undefined : await this.#tryAgain()
     }
+  }
+
+  /** A server that answers no request may be cut off from those that have the consumer. Another link may find one of them. */
+  #judge({ link, pull }: Session, error: HapaxError): void {
+    if (this.#client.owns && !pull.healthy && error.code === 'broker-unavailable') link.giveUp(error)
   }
 
   async #tryAgain(): Promise<Session | undefined> {
@@ -173,13 +179,12 @@ export class NatsReader implements Reader {
 
   async #ensure({ manager }: Link): Promise<FoundConsumer> {
     const { stream } = this.#options
-    const before = this.#awaitsStream
-    this.#awaitsStream = false
     // Everything in a stream that did not exist when the reader started is new, also with `deliver: 'new'`.
-    const plan = before ? { ...this.#options.plan, deliver: 'all' as const } : this.#options.plan
+    const plan = this.#awaitsStream ? { ...this.#options.plan, deliver: 'all' as const } : this.#options.plan
     const consumer = await ensureConsumer(manager, plan, stream(), this.#consumer)
+    // Not before: an attempt that fails has learnt nothing.
+    this.#awaitsStream = consumer === undefined
     if (consumer !== undefined) return consumer
-    this.#awaitsStream = true
     const what = `stream ${plan.stream} does not exist yet: consumer ${plan.name} waits for it`
     throw new HapaxError('topology-mismatch', what, { fields: { stream: plan.stream, consumer: plan.name } })
   }

@@ -1,4 +1,4 @@
-import { HapaxError } from '../../../base/index.ts'
+import { HapaxError, isHapaxError } from '../../../base/index.ts'
 import type { DeclareOption } from '../../kit/index.ts'
 import { refusal, replyOf } from '../errors.ts'
 import { type Link, listOf, type Reply } from '../link.ts'
@@ -71,12 +71,12 @@ function mismatch(what: string, cause?: unknown): HapaxError {
   return new HapaxError('topology-mismatch', what, { cause })
 }
 
-/** The reply, or `otherwise` if Redis replied with an error. */
+/** The reply, or `otherwise` if Redis replied with an error, unless it says that the server is not the right one or not ready. */
 async function unlessRefused<T>(answer: Promise<T>, otherwise: T): Promise<T> {
   try {
     return await answer
   } catch (error) {
-    if (refusal(error) === undefined) throw error
+    if (refusal(error) === undefined || isHapaxError(error, 'broker-unavailable')) throw error
     return otherwise
   }
 }

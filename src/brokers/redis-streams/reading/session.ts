@@ -17,6 +17,8 @@ export interface Previous {
   readonly name: string
   /** Up to where the group was finished at the last check. */
   readonly finished: string | undefined
+  /** The names under which it may have the turn of a single reader. */
+  readonly turns: readonly string[]
 }
 
 /** What a session needs of its reader. */
@@ -41,6 +43,7 @@ export class Session {
   readonly #answers: Answers
   readonly #hand: Hand
   readonly #reading: Reading
+  #turn: Turn | undefined
   readonly #room = new Signal()
   readonly #wake = new Signal()
   #end: (error: HapaxError) => void = () => {}
@@ -78,13 +81,14 @@ export class Session {
       },
     }
     if (!settings.single) return new SharedReading(desk, this.#answers)
-    const names = { name: member.name, previous: previous?.name ?? '' }
-    return new SingleReading(desk, new Turn(control, settings, names, settings.claimAfterMs), this.#room)
+    const names = { name: member.name, previous: previous?.turns ?? [] }
+    this.#turn = new Turn(control, settings, names, settings.claimAfterMs)
+    return new SingleReading(desk, this.#turn, this.#room)
   }
 
   /** What the next session has to know. */
   get remains(): Previous {
-    return { name: this.#options.member.name, finished: this.#finished }
+    return { name: this.#options.member.name, finished: this.#finished, turns: this.#turn?.names ?? [] }
   }
 
   start(): void {
@@ -196,6 +200,10 @@ const TIDY_MS = 60_000
 /** Redis has several errors for a stream or a group that was deleted while it is read. They become one. */
 function explained(error: HapaxError, { stream, group }: Group): HapaxError {
   if (!['NOGROUP', 'UNBLOCKED', 'WRONGTYPE'].includes(replyOf(error) ?? '')) return error
+  if (DEMOTED.test(error.message)) return new HapaxError('broker-unavailable', error.message, { cause: error })
   const what = `redis stream ${stream} or its group ${group} is not there any more`
   return new HapaxError('topology-mismatch', `${what}: ${error.message}`, { cause: error })
 }
+
+/** A primary that becomes a replica says so to those who wait for entries. */
+const DEMOTED = /instance state changed/

@@ -1,3 +1,5 @@
+import { tagOf } from '../cluster.ts'
+import { refusal } from '../errors.ts'
 import { type Link, listOf, type Reply } from '../link.ts'
 import { run } from '../scripts.ts'
 import { entriesOf } from '../wire.ts'
@@ -18,16 +20,25 @@ export class Turn {
   readonly #link: Link
   readonly #group: Group
   readonly #name: string
-  readonly #previous: string
   readonly #leaseMs: number
+  readonly #key: string
+  #names: readonly string[]
 
-  /** `previous` is the name of the same reader before it lost its link; it may take over that turn at once. */
-  constructor(link: Link, group: Group, names: { readonly name: string; readonly previous: string }, leaseMs: number) {
+  /** `previous` are names under which the same reader may have had the turn before it lost its link: it takes over from them at once. */
+  constructor(
+    link: Link,
+    group: Group,
+    names: { readonly name: string; readonly previous: readonly string[] },
+    leaseMs: number,
+  ) {
     this.#link = link
     this.#group = group
     this.#name = names.name
-    this.#previous = names.previous
+    this.#names = names.previous
     this.#leaseMs = leaseMs
+    const { stream, group: reading } = group
+    // In the slot of the stream, where it is in a cluster. As JSON, because a name may contain any separator.
+    this.#key = `hapax-single:{${tagOf(stream)}}${JSON.stringify([stream, reading])}`
   }
 
   /**
@@ -35,8 +46,18 @@ export class Turn {
    * reader has the turn.
    */
   async begin(): Promise<readonly string[] | undefined> {
-    const gone = await this.#run('BEGIN', [this.#previous, `${this.#leaseMs}`])
+    const gone = await this.#run('BEGIN', [`${this.#leaseMs}`, ...this.#names]).catch((error: unknown) => {
+      // Without a reply it may have been done.
+      if (refusal(error) === undefined) this.#names = [...this.#names, this.#name].slice(-MOST_NAMES)
+      throw error
+    })
+    this.#names = gone === null ? [] : [this.#name]
     return gone === null ? undefined : texts(gone)
+  }
+
+  /** The names under which this reader may have the turn. */
+  get names(): readonly string[] {
+    return this.#names
   }
 
   /** Prolongs the turn. False: it was lost, because the holder was presumed dead. */
@@ -63,8 +84,9 @@ export class Turn {
 
   #run(script: Parameters<typeof run>[1], words: readonly string[]): Promise<Reply> {
     const { stream, group } = this.#group
-    // As JSON, because a name may contain any separator.
-    const key = `hapax-single:${JSON.stringify([stream, group])}`
-    return run(this.#link, script, [stream, key], [group, this.#name, ...words])
+    return run(this.#link, script, [stream, this.#key], [group, this.#name, ...words])
   }
 }
+
+/** So many replies in a row are hardly lost. */
+const MOST_NAMES = 10
