@@ -37,10 +37,12 @@ export class LeapingClock implements Clock {
     return cancel
   }
 
-  /** Moves the clock forward and fires the timers that are due. */
+  /** Moves the clock forward and fires the timers that are due, in their order. */
   leap(ms: number): void {
     this.#leaptMs += ms
     const now = this.monotonic()
-    for (const waiting of [...this.#waiting]) if (waiting.at <= now && this.#waiting.has(waiting)) waiting.call()
+    const due = [...this.#waiting].filter(({ at }) => at <= now).sort((a, b) => a.at - b.at)
+    // One that is called may cancel the next.
+    for (const waiting of due) if (this.#waiting.has(waiting)) waiting.call()
   }
 }

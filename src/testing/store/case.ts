@@ -10,6 +10,8 @@ export interface Case {
   readonly skip?: (features: HarnessFeatures) => string | undefined
   /** Whether it runs once for each isolation level. */
   readonly levels?: boolean
+  /** Whether it is a part of the suite of connections. */
+  readonly connection?: boolean
   readonly open?: Partial<OpenOptions>
   readonly run: (world: World) => Promise<void>
 }
@@ -31,4 +33,9 @@ export function atEachLevel(cases: readonly Case[]): readonly Case[] {
 /** For cases that need two handlers running concurrently. */
 export function parallelOnly({ parallelWriters }: HarnessFeatures): string | undefined {
   return parallelWriters ? undefined : 'one writer at a time: two transactions never meet'
+}
+
+/** The same cases, as a part of the suite of connections: what they show depends on the way to the database. */
+export function ofConnections(cases: readonly Case[]): readonly Case[] {
+  return cases.map((each) => ({ ...each, connection: true }))
 }

@@ -1,4 +1,4 @@
-import type { Store, StoreFeatures } from '../../contracts/index.ts'
+import type { Connection, Store, StoreFeatures } from '../../contracts/index.ts'
 
 /** What some cases need beyond the store contract. A harness lists in `cannot` what its store lacks, with the reason. */
 export type Need =
@@ -20,6 +20,16 @@ export type Need =
   | 'watched statements'
   /** Statements that keep running while the handler does something else. */
   | 'something left open'
+  /** A server whose sessions can be looked at and ended: `server`. */
+  | 'sessions'
+  /** Transactions of the user's own that can be used after their session has ended, and refuse. */
+  | 'own sessions that end'
+  /** A connection that is given to the store: `beneath`. */
+  | 'a connection'
+  /** Transactions of the user's ORM inside its transactions: `nested`. */
+  | 'nested transactions'
+  /** Statements that commit without being asked to: `define`. */
+  | 'statements that commit'
 
 /** The features of a store under test. */
 export interface HarnessFeatures extends StoreFeatures {
@@ -76,8 +86,35 @@ export interface TestDatabase<Tx, Own = Tx> {
   setSeq(seq: string): Promise<unknown>
   /** Changes the recorded checksum of the first migration, as if another version had applied it. */
   drift(): Promise<unknown>
+  /** The server of the database, where there is one. */
+  readonly server?: TestServer<Tx>
+  /** What is beneath the store, where it was given a connection. */
+  readonly beneath?: TestConnection<Tx, Own>
+  /** Runs `work` in a transaction of the ORM inside of a transaction: undone alone if `work` rejects. */
+  nested?<T>(tx: Tx, work: (inner: Tx) => Promise<T>): Promise<T>
+  /** Runs a statement of data definition, where that commits. */
+  define?(tx: Tx): Promise<unknown>
+
   /** Closes the stores and removes the database. */
   close(): Promise<void>
+}
+
+/** The sessions of the stores under test, as the server has them. */
+export interface TestServer<Tx> {
+  /** Ends the session of a transaction; resolves when it is gone. */
+  end(tx: Tx): Promise<void>
+  /** The isolation level that the server has for a transaction, in small letters. */
+  isolation(tx: Tx): Promise<string>
+  /** How many sessions there are, and how many of them are in a transaction. */
+  sessions(): Promise<{ readonly open: number; readonly inTransaction: number }>
+}
+
+/** A connection, and the business table `shapes (id, label, bytes, big)`, which nothing else uses. */
+export interface TestConnection<Tx, Own = Tx> {
+  readonly connection: Connection<Tx, Own>
+  readonly table: string
+  /** The placeholder of the n-th value, from 1. */
+  value(n: number): string
 }
 
 /** A store on a pool that can be exhausted. */

@@ -35,9 +35,14 @@ export const severalServices: readonly Case[] = [
         assert.match(warning, /\/billing/)
         assert.deepEqual(more, [])
       }
-      const finding = (await shop.hapax.doctor()).find(({ message }) => aboutNames(message))
-      assert.equal(finding?.level, 'warning')
-      assert.match(finding.message, /\/billing, \/shop/)
+      const levels: string[] = []
+      // On a busy machine one of them may seem dead for a moment.
+      await world.until(async () => {
+        const finding = (await shop.hapax.doctor()).find(({ message }) => aboutNames(message))
+        if (finding?.message.includes('/billing, /shop')) levels.push(finding.level)
+        return levels.length > 0
+      })
+      assert.deepEqual(levels, ['warning'])
     },
   },
   {
@@ -52,7 +57,7 @@ export const severalServices: readonly Case[] = [
       assert.ok(!(await hapax.doctor()).some(({ message }) => aboutNames(message)))
       // Who is warned of a third one has seen the second.
       const other = await application(world, '/billing')
-      await world.until(() => old.warnings.some(aboutNames) && warnings.some(aboutNames))
+      await world.until(() => [old.warnings, warnings, other.warnings].every((each) => each.some(aboutNames)))
       assert.ok(![...old.warnings, ...warnings].some((message) => aboutNames(message) && !message.includes('/billing')))
       assert.equal(other.warnings.filter(aboutNames).length, 1)
     },

@@ -109,6 +109,9 @@ await worker.stop({
 const Order = defineMessage<{ id: string }>('order.placed', {
   keys: ['id'], // unknown: keys
 })
+defineMessage('order.sent', {
+  relais: 'partners', // unknown: relais
+})
 defineMessage('order.paid', {
   schema: z.object({ id: z.string() }),
   keys: ['id'], // unknown: keys
@@ -128,6 +131,21 @@ await hapax.transaction(async (tx) => {
       dealyMs: 5, // unknown: dealyMs
     },
   )
+})
+await hapax.transaction(async (tx) => {
+  await hapax.publish(Order, {
+    idd: 'a', // unknown: idd
+  })
+  await hapax.publish(
+    Order,
+    { id: 'a' },
+    {
+      dealyMs: 5, // unknown: dealyMs
+    },
+  )
+  await hapax.publish(tx, Order, {
+    id: 5, // wrong: number
+  })
 })
 await hapax.cleanup({
   consumers: 'billing', // unknown: consumers

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import type { StandardSchema } from '../../../message/index.ts'
 import { defineMessage, type MessageType } from '../../../message/index.ts'
 import { LeapingClock } from '../../clock.ts'
-import { atEachLevel, type Case, parallelOnly } from '../case.ts'
+import { atEachLevel, type Case, ofConnections, parallelOnly } from '../case.ts'
 import {
   assertOutcome,
   assertRejects,
@@ -137,8 +137,7 @@ const once: readonly Case[] = [
     needs: ['row locks', 'another store'],
     skip: parallelOnly,
     run: async (world) => {
-      const attempts = await deadlock(world, (locked) => locked)
-      assert.deepEqual(attempts, [1, 1, 1])
+      assertRunAgain(await deadlock(world, (locked) => locked))
     },
   },
   {
@@ -146,8 +145,7 @@ const once: readonly Case[] = [
     needs: ['row locks', 'another store', 'watched statements'],
     skip: parallelOnly,
     run: async (world) => {
-      const attempts = await deadlock(world, (locked) => locked.catch(() => {}))
-      assert.deepEqual(attempts, [1, 1, 1])
+      assertRunAgain(await deadlock(world, (locked) => locked.catch(() => {})))
     },
   },
   {
@@ -322,7 +320,7 @@ const once: readonly Case[] = [
   },
 ]
 
-export const atomicity: readonly Case[] = [...atEachLevel(levels), ...once]
+export const atomicity: readonly Case[] = ofConnections([...atEachLevel(levels), ...once])
 
 /** Neither a query nor a publish gets through. */
 async function assertLate(world: World, ctx: Context | undefined): Promise<void> {
@@ -334,7 +332,16 @@ async function assertLate(world: World, ctx: Context | undefined): Promise<void>
   assert.deepEqual(await world.database.outbox(), [])
 }
 
-/** Two handlers lock two rows in opposite order. Returns the attempts of all calls: one of them is called twice. */
+/**
+ * The handler that gave way was called again, still in its first attempt. How often is up to the database: the repeated handler may lock its
+ * row before the other one, which waits for that row, has woken up; then they deadlock once more.
+ */
+function assertRunAgain(attempts: readonly number[]): void {
+  assert.ok(attempts.length > 2, `expected a handler to run again, got ${attempts.length} calls`)
+  assert.deepEqual([...new Set(attempts)], [1])
+}
+
+/** Two handlers lock two rows in opposite order. Returns the attempts of all calls: at least one handler is called twice. */
 async function deadlock(world: World, second: (locked: Promise<unknown>) => Promise<unknown>): Promise<number[]> {
   const attempts: number[] = []
   const both = [gate(), gate()] as const

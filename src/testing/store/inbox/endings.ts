@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { LeapingClock } from '../../clock.ts'
-import type { Case } from '../case.ts'
+import { type Case, ofConnections } from '../case.ts'
 import { assertOutcome, type Context, gate, Ping, Pong, type Reader, type World } from '../world.ts'
 
 const IDS = ['a', 'b', 'c'] as const
@@ -144,4 +144,4 @@ const late: readonly Case[] = [
   },
 ]
 
-export const endings: readonly Case[] = [...broken, ...undone, ...late]
+export const endings: readonly Case[] = [...broken, ...ofConnections(undone), ...late]

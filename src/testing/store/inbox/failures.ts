@@ -286,6 +286,7 @@ const once: readonly Case[] = [
   },
   {
     name: 'H17: a seq beyond 2^53 stays exact',
+    connection: true,
     needs: ['setting seq'],
     run: async (world) => {
       await world.database.setSeq('9007199254740993')

@@ -166,6 +166,7 @@ const others: readonly Case[] = [
   },
   {
     name: 'S3: attributes and headers come back as they came, whatever their names',
+    connection: true,
     run: async (world) => {
       const headers = JSON.parse('{"__proto__":"p","constructor":"c","a":"\\u0000","":"empty"}')
       const more: Partial<IncomingMessage> = {
@@ -185,6 +186,7 @@ const others: readonly Case[] = [
   },
   {
     name: 'S5: a payload is bytes: all of them come back',
+    connection: true,
     run: async (world) => {
       const bytes = Uint8Array.from({ length: 70_000 }, (_, index) => index & 0xff)
       const seen: Buffer[] = []

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import type { IncomingMessage, MessageType } from '../../../message/index.ts'
+import { defineMessage, type IncomingMessage, type MessageType, type StandardSchema } from '../../../message/index.ts'
 import type { Case } from '../case.ts'
 import {
   assertOutcome,
@@ -83,13 +83,68 @@ const published: readonly Case[] = [
     },
   },
   {
-    name: 'K6: a text with a content type of its own stays what it is',
+    name: 'K6: a text stays what it is, unless it is said to be JSON',
     run: async (world) => {
+      assert.deepEqual(await delivered(world, TEXT), [TEXT, 'text/plain; charset=utf-8'])
+      assert.deepEqual(await delivered(world, '\ufeff17'), ['\ufeff17', 'text/plain; charset=utf-8'])
+      assert.deepEqual(await delivered(world, TEXT, 'application/json'), [TEXT, 'application/json'])
       assert.deepEqual(await delivered(world, TEXT, 'text/plain'), [TEXT, 'text/plain'])
       assert.deepEqual(await delivered(world, '{"n":1}', 'text/csv'), ['{"n":1}', 'text/csv'])
-      assert.deepEqual(await delivered(world, TEXT), [TEXT, 'application/json'])
       const [xml] = await delivered(world, '<a/>', 'application/xml')
       assert.equal(Buffer.from(xml as Uint8Array).toString(), '<a/>')
+    },
+  },
+  {
+    name: 'K6: an empty text and no bytes at all are what they are, and not missing data',
+    run: async (world) => {
+      assert.deepEqual(await delivered(world, ''), ['', 'text/plain; charset=utf-8'])
+      assert.deepEqual(await delivered(world, new Uint8Array()), [new Uint8Array(), BYTES])
+      assert.deepEqual(await delivered(world, undefined), [undefined, 'application/json'])
+    },
+  },
+  {
+    name: 'K6: texts and bytes stand in the outbox as they are, without quotes',
+    run: async (world) => {
+      const hapax = world.hapax()
+      await hapax.transaction(async (tx) => {
+        await hapax.publish(tx, Ping as MessageType<unknown>, TEXT)
+        await hapax.publish(tx, Ping as MessageType<unknown>, new Uint8Array([0, 34, 255]))
+      })
+      const { entries } = await world.look({ table: 'outbox', scope: 'default' })
+      const rows = await world.store.outbox.read(entries.map(({ seq }) => seq))
+      const bytes = rows.map(({ message }) => Buffer.from(message.data).toString('hex')).sort()
+      assert.deepEqual(bytes, [Buffer.from(TEXT).toString('hex'), '0022ff'].sort())
+    },
+  },
+  {
+    name: 'K6: the schema of a type sees the text or the bytes that its handlers get',
+    run: async (world) => {
+      const seen: unknown[] = []
+      const schema: StandardSchema<string | Uint8Array> = {
+        '~standard': {
+          version: 1,
+          vendor: 'test',
+          validate: (value) => {
+            seen.push(value)
+            if (typeof value !== 'string' && !(value instanceof Uint8Array)) return { issues: [{ message: 'no text' }] }
+            return { value }
+          },
+        },
+      }
+      const Note = defineMessage('note', { schema })
+      const hapax = world.hapax({ delivery: 'local' })
+      const got: unknown[] = []
+      const consumer = hapax.consumer('notes')
+      consumer.on(Note, (data) => {
+        got.push(data)
+      })
+      for (const data of ['17', new Uint8Array([1])]) await hapax.transaction((tx) => hapax.publish(tx, Note, data))
+      await world.drain({ hapax, consumer })
+      assert.deepEqual(new Set(got), new Set(['17', new Uint8Array([1])]))
+      assert.equal(
+        seen.every((each) => typeof each === 'string' || each instanceof Uint8Array),
+        true,
+      )
     },
   },
   {

@@ -224,6 +224,7 @@ const once: readonly Case[] = [
   },
   {
     name: 'A12: a herd of 200 duplicates on four connections ends with one effect',
+    connection: true,
     open: { connections: 4 },
     run: async (world) => {
       const reader = world.reader()
@@ -258,6 +259,7 @@ const once: readonly Case[] = [
   },
   {
     name: 'A28: a handler that opens a second transaction does not wait for itself',
+    connection: true,
     run: async (world) => {
       const reader = world.reader(async ({ tx }) => {
         const second = reader.hapax.transaction((other) => world.database.effect(other, 'second'))

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
-import { atEachLevel, type Case } from './case.ts'
-import { assertOutcome, Pong } from './world.ts'
+import { atEachLevel, type Case } from '../case.ts'
+import { assertOutcome, Pong } from '../world.ts'
 
 const levels: readonly Case[] = [
   {
@@ -25,4 +25,4 @@ const levels: readonly Case[] = [
 ]
 
 /** What a handler does to its connection. */
-export const connections: readonly Case[] = atEachLevel(levels)
+export const unawaited: readonly Case[] = atEachLevel(levels)

@@ -1,0 +1,83 @@
+import { randomUUID } from 'node:crypto'
+import type { EnteredExecutor, Param, Result } from '../../contracts/index.ts'
+import { notInTransaction } from '../../stores/sql/index.ts'
+import type { Send } from './ground.ts'
+
+/** The mark of a transaction, and what was done last about it: publishes at the same time take turns. */
+interface Mark {
+  readonly name: string
+  last: Promise<unknown>
+}
+
+const marks = new WeakMap<object, Mark>()
+
+/**
+ * A transaction of the user's own on a database that knows no settings of a transaction. A savepoint marks it: it is gone as soon as the
+ * transaction ends, and releasing it then is an error. It is released and set again before every statement, and once more
+ * after it: whoever ends the transaction in between is told.
+ */
+export class MarkedTransaction implements EnteredExecutor {
+  readonly own = true
+  readonly checks = true
+  readonly #send: Send
+  readonly #mark: Mark
+
+  /** `tries`: whether it has to be tried out that a transaction was begun. */
+  constructor(tries: boolean, tx: object, send: Send) {
+    this.#send = send
+    this.#mark = marks.get(tx) ?? { name: `hapax_${randomUUID().replaceAll('-', '')}`, last: Promise.resolve() }
+    marks.set(tx, this.#mark)
+    // Reported by the statement that waits for it: it finds no mark.
+    this.#inTurn(async () => {
+      if (tries) await this.#assertBegun()
+      await this.#put('savepoint')
+    }).catch(() => {})
+  }
+
+  query(text: string, params: readonly Param[]): Promise<Result> {
+    return this.#inTurn(async () => {
+      await this.#check()
+      const result = await this.#send({ text, params })
+      await this.#check()
+      return result
+    })
+  }
+
+  leave(): void {
+    // The mark costs nothing, and ends with the transaction.
+  }
+
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const done = this.#mark.last.then(work, work)
+    this.#mark.last = done.catch(() => {})
+    return done
+  }
+
+  async #check(): Promise<void> {
+    try {
+      await this.#put('release savepoint')
+      await this.#put('savepoint')
+    } catch (error) {
+      throw ended(error)
+    }
+  }
+
+  #put(what: 'savepoint' | 'release savepoint'): Promise<Result> {
+    return this.#send({ text: `${what} ${this.#mark.name}`, params: [] })
+  }
+
+  /** On SQLite a savepoint would begin a transaction by itself, and so does BEGIN, unless there is one. */
+  async #assertBegun(): Promise<void> {
+    const begun = await this.#send({ text: 'begin', params: [] }).then(
+      () => false,
+      () => true,
+    )
+    if (begun) return
+    await this.#send({ text: 'rollback', params: [] })
+    throw ended()
+  }
+}
+
+function ended(cause?: unknown): Error {
+  return notInTransaction('one that has not been begun, or has ended', cause)
+}

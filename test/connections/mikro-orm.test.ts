@@ -1,0 +1,113 @@
+import { EntitySchema } from '@mikro-orm/core'
+import { MikroORM as OnPostgres } from '@mikro-orm/postgresql'
+import { MikroORM as OnSqlite } from '@mikro-orm/sqlite'
+import { createHapax, defineMessage } from 'hapax'
+import { fromMikroOrm } from 'hapax/mikro-orm'
+import { sqlite } from 'hapax/sqlite'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { type Reached, runPair } from '../support/pairs.ts'
+import { testStores } from '../support/servers.ts'
+
+type Tx = OnPostgres['em']
+
+const cannot = {
+  'watched statements': `MikroORM runs the handler's statements itself: a swallowed deadlock costs an attempt`,
+}
+
+class Note {
+  id!: number
+}
+
+const entities = [new EntitySchema({ class: Note, properties: { id: { type: 'number', primary: true } } })]
+
+const reached = (orm: Pick<OnPostgres, 'em' | 'config' | 'close'>): Reached<Tx> => {
+  const { em } = orm
+  return {
+    from: fromMikroOrm(orm),
+    own: (work) => em.fork().transactional(work),
+    notBegun: (work) => work(em.fork()),
+    close: () => orm.close(),
+  }
+}
+
+const client = (tx: Tx) => ({
+  query: (text: string, values: unknown[] = []) => tx.execute(text.replaceAll('$1', '?'), values),
+})
+
+const left = (text: string) => (tx: Tx) => tx.execute(text).catch(() => {})
+
+const nested = <T>(tx: Tx, work: (inner: Tx) => Promise<T>) => tx.transactional(work)
+
+await runPair<Tx>({
+  orm: 'mikro-orm',
+  driver: 'pg',
+  database: 'postgres',
+  cannot,
+  open: async ({ url, max }) => {
+    const driverOptions = { application_name: new URL(url).searchParams.get('application_name') }
+    return reached(await OnPostgres.init({ entities, clientUrl: url, pool: { max }, driverOptions }))
+  },
+  client,
+  nested,
+  leaveOpen: left('select pg_sleep(300)'),
+})
+
+await runPair<Tx>({
+  orm: 'mikro-orm',
+  driver: 'better-sqlite3',
+  database: 'sqlite',
+  cannot: { ...cannot, 'something left open': 'a statement is over when it returns' },
+  open: async ({ url }) =>
+    reached((await OnSqlite.init({ entities, dbName: url, driverOptions: { timeout: 0 } })) as never),
+  client,
+  nested,
+  leaveOpen: () => {},
+})
+
+describe.runIf(testStores().includes('sqlite'))('entities of MikroORM', () => {
+  const Noted = defineMessage<{ id: number }>('noted')
+  let orm: OnSqlite
+
+  beforeEach(async () => {
+    orm = await OnSqlite.init({ entities, dbName: ':memory:' })
+    await orm.schema.create()
+  })
+  afterEach(() => orm.close())
+
+  const started = async () => {
+    const hapax = createHapax({ store: sqlite(fromMikroOrm(orm)), source: '/test' })
+    await hapax.migrate()
+    const notes = () => orm.em.fork().count(Note)
+    return { hapax, notes }
+  }
+
+  it('are written when the handler returns, without a flush', async () => {
+    const { hapax, notes } = await started()
+    await hapax.transaction(async (tx) => {
+      tx.persist(tx.create(Note, { id: 1 }))
+      await hapax.publish(tx, Noted, { id: 1 }, { relay: 'later' })
+    })
+    expect(await notes()).toBe(1)
+  })
+
+  it('that break a constraint when they are flushed fail the handler, and nothing is kept', async () => {
+    const { hapax, notes } = await started()
+    await orm.em.fork().insert(Note, { id: 1 })
+    const failing = hapax.transaction(async (tx) => {
+      tx.persist(tx.create(Note, { id: 2 }))
+      tx.persist(tx.create(Note, { id: 1 }))
+    })
+    await expect(failing).rejects.toMatchObject({ name: 'UniqueConstraintViolationException' })
+    expect(await notes()).toBe(1)
+    // The connection is free again.
+    await hapax.transaction(async (tx) => tx.persist(tx.create(Note, { id: 3 })))
+    expect(await notes()).toBe(2)
+  })
+
+  it('that cannot be flushed are no failure of the store', async () => {
+    const { hapax } = await started()
+    await orm.schema.drop()
+    const failing = hapax.transaction(async (tx) => tx.persist(tx.create(Note, { id: 1 })))
+    await expect(failing).rejects.toMatchObject({ name: 'TableNotFoundException' })
+  })
+})
