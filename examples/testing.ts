@@ -1,64 +1,72 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createHapax, defineMessage, silentLogger } from 'hapax'
-import { memory } from 'hapax/memory'
-import { memoryBroker } from 'hapax/memory-broker'
+import { defineMessage } from 'hapax'
+import { crashAt, deliverTwice, safeToRepeat, testHapax } from 'hapax/testing'
 
 const OrderPlaced = defineMessage<{ orderId: string }>('order.placed')
+const InvoiceSent = defineMessage<{ orderId: string }>('invoice.sent')
 const order = { id: 'evt_1', source: '/shop', type: 'order.placed', data: { orderId: 'A1' } }
 
-const newHapax = () => createHapax({ store: memory(), source: '/billing', logger: silentLogger })
-
-test('an order that is delivered twice has one invoice', async () => {
-  const hapax = newHapax()
-  const billing = hapax.consumer('billing')
-  billing.on(OrderPlaced, ({ orderId }, ctx) => ctx.tx.insert('invoices', { orderId }))
-
-  assert.equal((await billing.handle(order)).status, 'processed')
-  assert.equal((await billing.handle(order)).status, 'duplicate')
-
-  const invoices = await hapax.transaction(async (tx) => tx.rows('invoices'))
-  assert.deepEqual(invoices, [{ orderId: 'A1' }])
-  await hapax.close()
+test('billing is safe to repeat', async () => {
+  const { hapax, rows, reset } = testHapax()
+  const billing = hapax.consumer('billing').on(OrderPlaced, async ({ orderId }, ctx) => {
+    ctx.tx.insert('invoices', { orderId })
+    await ctx.publish(InvoiceSent, { orderId })
+  })
+  await safeToRepeat(billing, order, { snapshot: () => [rows('invoices'), rows('hapax_outbox').length], reset })
 })
 
-test('a handler that fails once is called again, and nothing of its first attempt is left', async () => {
-  const hapax = newHapax()
-  const billing = hapax.consumer('billing', { retry: { minDelayMs: 0, maxDelayMs: 0 } })
-  billing.on(OrderPlaced, ({ orderId }, ctx) => {
+test('a handler that writes elsewhere is not', async () => {
+  const { hapax, reset } = testHapax()
+  const mails: string[] = []
+  const mailing = hapax.consumer('mailing').on(OrderPlaced, ({ orderId }) => void mails.push(orderId))
+  const clear = async () => {
+    await reset()
+    mails.length = 0
+  }
+  await assert.rejects(
+    safeToRepeat(mailing, order, { snapshot: () => [...mails], reset: clear }),
+    /not safe to repeat, with a crash before-commit/,
+  )
+})
+
+test('an order is billed once, and says so', async () => {
+  const { hapax, rows, expectPublished } = testHapax()
+  const billing = hapax.consumer('billing').on(OrderPlaced, async ({ orderId }, ctx) => {
     ctx.tx.insert('invoices', { orderId })
-    if (ctx.attempt === 1) throw new Error('try again')
+    await ctx.publish(InvoiceSent, { orderId })
   })
+  await deliverTwice(billing, order)
+  await crashAt('after-commit', billing, { ...order, id: 'evt_2' })
+  assert.equal(rows('invoices').length, 2)
+  expectPublished(InvoiceSent, { orderId: 'A1' })
+})
 
+test('a handler that fails is called again ten minutes later', async () => {
+  const { hapax, rows, drain, close } = testHapax()
+  const billing = hapax.consumer('billing', { retry: { minDelayMs: 600_000 } })
+  billing.on(OrderPlaced, ({ orderId }, ctx) => {
+    if (ctx.attempt === 1) throw new Error('try again')
+    ctx.tx.insert('invoices', { orderId })
+  })
   assert.equal((await billing.handle(order)).status, 'retrying')
-  await using worker = hapax.worker({ consume: [billing] })
+  const worker = hapax.worker({ consume: [billing] })
   await worker.start()
-  await worker.drain()
-
-  const invoices = await hapax.transaction(async (tx) => tx.rows('invoices'))
-  assert.equal(invoices.length, 1)
-  await worker.stop()
-  await hapax.close()
+  await drain(worker, { leap: true })
+  assert.deepEqual(rows('invoices'), [{ orderId: 'A1' }])
+  await close()
 })
 
 test('an order reaches the warehouse through a broker', async () => {
-  const broker = memoryBroker()
-  const shop = newHapax()
-  const warehouse = newHapax()
-  const stock = warehouse.consumer('stock')
-  stock.on(OrderPlaced, ({ orderId }, ctx) => ctx.tx.insert('parcels', { orderId }))
-
-  await using receiving = warehouse.worker({ consume: [stock.from(broker.queue('stock', { topic: 'shop' }))] })
-  await using sending = shop.worker({ relay: broker.topic('shop') })
-  await receiving.start()
-  await sending.start()
-
-  const processed = new Promise((resolve) => warehouse.events.on('processed', resolve))
-  await shop.transaction((tx) => shop.publish(tx, OrderPlaced, { orderId: 'A1' }))
-  await processed
-
-  const parcels = await warehouse.transaction(async (tx) => tx.rows('parcels'))
-  assert.deepEqual(parcels, [{ orderId: 'A1' }])
-  await Promise.all([sending.stop(), receiving.stop()])
-  await Promise.all([shop.close(), warehouse.close()])
+  const { hapax, broker, rows, drain, close } = testHapax()
+  const stock = hapax.consumer('stock').on(OrderPlaced, ({ orderId }, ctx) => ctx.tx.insert('parcels', { orderId }))
+  const worker = hapax.worker({
+    relay: broker.topic('shop'),
+    consume: [stock.from(broker.queue('stock', { topic: 'shop' }))],
+  })
+  await worker.start()
+  await hapax.transaction((tx) => hapax.publish(tx, OrderPlaced, { orderId: 'A1' }))
+  await drain(worker)
+  assert.deepEqual(rows('parcels'), [{ orderId: 'A1' }])
+  await close()
 })
