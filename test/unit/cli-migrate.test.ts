@@ -1,8 +1,9 @@
-import { existsSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { describe, expect, it } from 'vitest'
 import { cli, sharedDatabase, temporaryDirectory } from '../support/cli.ts'
+import { read } from '../support/pages.ts'
 
 const shop = sharedDatabase()
 
@@ -67,11 +68,84 @@ describe('migrate', () => {
   })
 
   it.for([
-    [['--print', '--format', 'yaml'], /Allowed choices are sql, client/],
+    [
+      ['--print', '--format', 'yaml'],
+      /Allowed choices are sql, client, drizzle, prisma, kysely, typeorm, knex, mikro-orm/,
+    ],
     [['--format', 'sql'], /--format requires --print/],
+    [['--out', 'drizzle'], /--out requires --print/],
+    [['--all'], /--all requires --print/],
+    [['--language', 'cjs'], /--language requires --print/],
   ] as const)('refuses %s', async ([args, said]) => {
     const { exitCode, stderr } = await cli(['migrate', ...args, '--store', 'sqlite:new.db'])
     expect({ exitCode, stderr }).toEqual({ exitCode: 2, stderr: expect.stringMatching(said) })
+  })
+
+  it.for([
+    ['sql', /^migrations\/\d{14}_hapax\.sql$/],
+    ['prisma', /^migrations\/\d{14}_hapax\/migration\.sql$/],
+    ['kysely', /^migrations\/\d{14}_hapax\.js$/],
+    ['knex', /^migrations\/\d{14}_hapax\.js$/],
+    ['typeorm', /^migrations\/\d{13}-Hapax\.js$/],
+    ['mikro-orm', /^migrations\/Migration\d{14}_hapax\.js$/],
+  ] as const)('writes a file as %s wants it, once', async ([format, name]) => {
+    const cwd = temporaryDirectory()
+    writeFileSync(join(cwd, 'package.json'), '{}')
+    const print = ['migrate', '--print', '--all', '--format', format, '--store', 'sqlite:new.db']
+    const write = [...print, '--out', 'migrations', '--json']
+    const { files, sql } = JSON.parse((await cli(write, { cwd })).stdout)
+    expect(files).toEqual([expect.stringMatching(name)])
+    expect(readFileSync(join(cwd, files[0]), 'utf8')).toBe(sql)
+    expect(await cli(write, { cwd })).toMatchObject({
+      exitCode: 1,
+      stderr: expect.stringContaining(`${files[0]} has these migrations already (exists)`),
+    })
+  })
+
+  it('writes modules in the language of the project', async () => {
+    const cwd = temporaryDirectory()
+    const print = ['migrate', '--print', '--all', '--format', 'kysely', '--store', 'sqlite:new.db']
+    const first = async (...more: string[]): Promise<string | undefined> =>
+      (await cli([...print, ...more], { cwd })).stdout.split('\n')[2]
+    expect(await first()).toBe(`import { type Kysely, sql } from 'kysely'`)
+    writeFileSync(join(cwd, 'package.json'), '{}')
+    expect(await first()).toBe(`const { sql } = require('kysely')`)
+    writeFileSync(join(cwd, 'package.json'), '{"type":"module"}')
+    expect(await first()).toBe(`import { sql } from 'kysely'`)
+    writeFileSync(join(cwd, 'tsconfig.json'), '{}')
+    expect(await first()).toBe(`import { type Kysely, sql } from 'kysely'`)
+    expect(await first('--language', 'cjs')).toBe(`const { sql } = require('kysely')`)
+  })
+
+  it('continues the journal of drizzle-kit, or writes a folder where it has none', async () => {
+    const cwd = temporaryDirectory()
+    const write = ['migrate', '--print', '--all', '--format', 'drizzle', '--out', 'drizzle', '--store', 'sqlite:new.db']
+    const wrote = async () => JSON.parse((await cli([...write, '--json'], { cwd })).stdout).files
+    mkdirSync(join(cwd, 'drizzle/meta'), { recursive: true })
+    // The clock of the machine that made the last one was ahead.
+    const last = { idx: 4, version: '6', when: 9_000_000_000_000, tag: '0004_users', breakpoints: true }
+    const journal = { version: '7', dialect: 'sqlite', entries: [last] }
+    writeFileSync(join(cwd, 'drizzle/meta/_journal.json'), JSON.stringify(journal))
+    expect(await wrote()).toEqual(['drizzle/0005_hapax.sql', 'drizzle/meta/_journal.json'])
+    expect(JSON.parse(readFileSync(join(cwd, 'drizzle/meta/_journal.json'), 'utf8'))).toEqual({
+      ...journal,
+      entries: [last, { idx: 5, version: '7', when: 9_000_000_000_001, tag: '0005_hapax', breakpoints: true }],
+    })
+    rmSync(join(cwd, 'drizzle'), { recursive: true })
+    mkdirSync(join(cwd, 'drizzle/20260101000000_users'), { recursive: true })
+    writeFileSync(join(cwd, 'drizzle/20260101000000_users/migration.sql'), '')
+    expect(await wrote()).toEqual([expect.stringMatching(/^drizzle\/\d{14}_hapax\/migration\.sql$/)])
+  })
+
+  it('makes the tables that the documentation lists for Prisma', async () => {
+    const print = ['migrate', '--print', '--all', '--store', 'sqlite:new.db']
+    const made = [...(await cli(print)).stdout.matchAll(/^create table (?:if not exists )?(\w+)/gm)].map(
+      ([, name]) => name,
+    )
+    const listed = read('docs/migrations.md')
+      .match(/external: \[([^\]]+)\]/)?.[1]
+      ?.match(/\w+/g)
+    expect(listed).toEqual(made.toSorted())
   })
 
   it('is what the other commands ask for where the tables are missing', async () => {

@@ -1,0 +1,88 @@
+import { existsSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import type { Project } from '../project.ts'
+import { BROKERS } from './brokers.ts'
+import { extensionOf, hasWorker, isNest, type Setup, sourceFolder } from './starter.ts'
+
+/** A thing to do next, and the command for it, if there is one. */
+export interface Step {
+  readonly title: string
+  readonly command?: string
+}
+
+const TYPES: Readonly<Record<string, string>> = { pg: '@types/pg', 'better-sqlite3': '@types/better-sqlite3' }
+
+const LOCKS: readonly (readonly [file: string, add: string])[] = [
+  ['package-lock.json', 'npm install'],
+  ['pnpm-lock.yaml', 'pnpm add'],
+  ['yarn.lock', 'yarn add'],
+  ['bun.lock', 'bun add'],
+  ['bun.lockb', 'bun add'],
+]
+
+/** The packages that the files need and package.json does not name. */
+export function missingPackages({ project, template, broker }: Setup): string[] {
+  const client = broker === 'none' ? [] : clientsOf(broker, project)
+  const needed = ['hapax', ...template.packages, ...client]
+  const imported = (name: string): boolean => template.imports.some((line) => line.endsWith(`'${name}'`))
+  const types = project.language === 'ts' ? needed.filter(imported).flatMap((name) => TYPES[name] ?? []) : []
+  return [...new Set([...needed, ...types])].filter((name) => !project.packages.has(name))
+}
+
+/** Redis Streams work with either client; the others need their own. */
+function clientsOf(broker: keyof typeof BROKERS, { packages }: Project): readonly string[] {
+  return broker === 'redis-streams' && packages.has('redis') ? ['redis'] : BROKERS[broker].packages
+}
+
+/** What is left to do, in order. `migration` is the file of the first migration, if there is one. */
+export function nextSteps(setup: Setup, missing: readonly string[], migration: string | undefined): Step[] {
+  const { access, database, broker } = setup
+  const variables = [
+    database === 'sqlite' ? 'DATABASE_FILE' : 'DATABASE_URL',
+    ...(broker === 'none' ? [] : [BROKERS[broker].variable]),
+  ]
+  const tables = migration === undefined ? 'npx hapax migrate' : access.migrations?.command
+  return [
+    ...(missing.length === 0 ? [] : [{ title: 'install', command: `${adder(setup.project)} ${missing.join(' ')}` }]),
+    { title: `set ${variables.join(' and ')}, or change the defaults in ${fileOf(setup)}` },
+    ...(tables === undefined ? [] : [{ title: 'create the tables', command: tables }]),
+    ...starting(setup),
+    { title: 'check', command: 'npx hapax doctor' },
+  ]
+}
+
+/** The tool that adds packages, by the lockfile, which may be that of a monorepo further up. */
+function adder({ directory }: Project): string {
+  for (let place = directory; ; place = dirname(place)) {
+    const lock = LOCKS.find(([file]) => existsSync(join(place, file)))
+    if (lock !== undefined) return lock[1]
+    if (dirname(place) === place) return 'npm install'
+  }
+}
+
+function fileOf(setup: Setup): string {
+  return join(sourceFolder(setup), `hapax.${extensionOf(setup.project)}`)
+}
+
+const INSIDE: Readonly<Record<string, string>> = {
+  next: 'in instrumentation.ts, call worker.start() in register() if NEXT_RUNTIME is nodejs',
+  express: 'beside app.listen: await worker.start(); at SIGTERM: await worker.stop()',
+  fastify: "fastify.addHook('onReady', () => worker.start()) and fastify.addHook('onClose', () => worker.stop())",
+  hono: 'beside serve(app): await worker.start(); at SIGTERM: await worker.stop()',
+}
+
+function starting(setup: Setup): Step[] {
+  if (isNest(setup)) {
+    return [
+      {
+        title: `import MessagesModule of ${join(sourceFolder(setup), 'hapax.module.ts')} into your application module`,
+      },
+    ]
+  }
+  if (!hasWorker(setup)) return []
+  const inside = INSIDE[setup.framework]
+  return [
+    { title: 'run the worker as a process of its own', command: 'npx hapax work' },
+    ...(inside === undefined ? [] : [{ title: `or inside the server: ${inside}` }]),
+  ]
+}
