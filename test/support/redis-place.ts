@@ -1,50 +1,17 @@
-import { randomUUID } from 'node:crypto'
 import { type HapaxError, isHapaxError } from 'hapax'
-import { Redis } from 'ioredis'
+import type { Redis } from 'ioredis'
+import type { LinkTap } from '../../src/conformance/brokers/link-proxy.ts'
+import { fieldTable, redisPlace as placeAt, type RedisPlace } from '../../src/conformance/brokers/redis-streams.ts'
 import type { Delivery, Destination, Reader, Subscription } from '../../src/contracts/broker.ts'
 import type { OutgoingMessage } from '../../src/message/cloudevents.ts'
 import { promised } from '../../src/testing/promised.ts'
-import { LinkProxy, type LinkTap } from './link-proxy.ts'
 import { requireServer } from './servers.ts'
 
-/** A stream for one test, a plain client, and the server through a proxy. */
-export interface RedisPlace extends AsyncDisposable {
-  readonly stream: string
-  readonly plain: Redis
-  readonly proxy: LinkProxy
-}
+export { groupInfo, type RedisPlace } from '../../src/conformance/brokers/redis-streams.ts'
 
-/** A fresh stream; `tap` sees what goes through the proxy. */
-export async function redisPlace(server: string = requireServer('redis'), tap?: () => LinkTap): Promise<RedisPlace> {
-  const stream = `orders-${randomUUID()}`
-  const plain = new Redis(server, { protocol: 2 })
-  const proxy = await LinkProxy.open(server, tap)
-  return {
-    stream,
-    plain,
-    proxy,
-    [Symbol.asyncDispose]: async () => {
-      await proxy[Symbol.asyncDispose]()
-      await plain.del(stream, `${stream}-untouched`).catch(() => {})
-      plain.disconnect()
-    },
-  }
-}
-
-/** What Redis reports about a group. */
-export interface GroupInfo {
-  readonly name: string
-  readonly consumers: number
-  readonly pending: number
-  readonly 'last-delivered-id': string
-  readonly lag: number | null
-}
-
-export async function groupInfo(plain: Redis, stream: string, group: string): Promise<GroupInfo> {
-  const groups = (await plain.xinfo('GROUPS', stream)) as unknown[][]
-  const found = groups.map((each) => table(each) as unknown as GroupInfo).find(({ name }) => name === group)
-  if (found === undefined) throw new Error(`expected a group ${group}`)
-  return found
+/** A stream of a test's own, on the shared server unless another one is named; `tap` sees what goes through the proxy. */
+export function redisPlace(server: string = requireServer('redis'), tap?: () => LinkTap): Promise<RedisPlace> {
+  return placeAt(server, 'orders', tap)
 }
 
 /** The names under which a group is read. */
@@ -54,11 +21,7 @@ export async function consumersOf(
   group: string,
 ): Promise<readonly { readonly name: string; readonly pending: number }[]> {
   const consumers = (await plain.xinfo('CONSUMERS', stream, group)) as unknown[][]
-  return consumers.map((each) => table(each) as unknown as { name: string; pending: number })
-}
-
-function table(list: readonly unknown[]): Record<string, unknown> {
-  return Object.fromEntries(Array.from({ length: list.length / 2 }, (_, at) => [list[2 * at], list[2 * at + 1]]))
+  return consumers.map((each) => fieldTable(each) as unknown as { name: string; pending: number })
 }
 
 /** A reader, with its deliveries and events. */

@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { createServer, connect as dial, type Server, type Socket } from 'node:net'
+import { type ClaimedPort, claimPort } from '../../src/conformance/claimed-port.ts'
 import type { DurableStore } from './databases.ts'
 
 /**
@@ -11,6 +12,7 @@ export type Fault = 'drop' | 'swallow' | 'hold' | 'hold-answer'
 
 interface Armed {
   readonly matches: RegExp
+  readonly after: RegExp | undefined
   readonly fault: Fault
   readonly happened: () => void
 }
@@ -24,7 +26,8 @@ export class TcpProxy implements AsyncDisposable {
   readonly #protocol: Protocol
   readonly #links = new Set<Link>()
   #server: Server | undefined
-  #port = 0
+  /** Kept while the database is away, so that it comes back where it was. */
+  #claimed: ClaimedPort | undefined
   #armed: Armed | undefined
 
   private constructor(store: DurableStore, url: string) {
@@ -41,22 +44,22 @@ export class TcpProxy implements AsyncDisposable {
   /** The URL of the database through this proxy. */
   get url(): string {
     const url = new URL(this.#target)
-    url.host = `127.0.0.1:${this.#port}`
+    url.host = `127.0.0.1:${this.#claimed?.port}`
     return url.href
   }
 
-  /** Injects the fault at the next statement that matches. Resolves when that has happened. */
-  arm(fault: Fault, matches: RegExp = COMMIT): Promise<void> {
+  /** Injects the fault at the next statement that matches; `after`: of a transaction that has said this. Resolves when that has happened. */
+  arm(fault: Fault, matches: RegExp = COMMIT, after?: RegExp): Promise<void> {
     return new Promise((happened) => {
-      this.#armed = { fault, matches, happened }
+      this.#armed = { fault, matches, after, happened }
     })
   }
 
   /** Makes the database reachable (again). */
   async accept(): Promise<void> {
-    this.#server = createServer((client) => this.#link(client)).listen(this.#port, '127.0.0.1')
+    this.#claimed ??= await claimPort()
+    this.#server = createServer((client) => this.#link(client)).listen(this.#claimed.port, '127.0.0.1')
     await once(this.#server, 'listening')
-    this.#port = (this.#server.address() as { port: number }).port
   }
 
   /** Makes the database unreachable: cuts connections and refuses new ones. */
@@ -76,13 +79,20 @@ export class TcpProxy implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.refuse()
+    this.#claimed?.[Symbol.dispose]()
+    this.#claimed = undefined
   }
 
   #link(client: Socket): void {
     const port = Number(this.#target.port)
+    let said: string[] = []
     const link = new Link(client, dial({ host: this.#target.hostname, port }), this.#protocol, (statement) => {
+      const { after } = this.#armed ?? {}
+      said.push(statement)
+      const isMeant = after === undefined || said.some((each) => after.test(each))
+      if (COMMIT.test(statement)) said = []
+      if (!isMeant || !this.#armed?.matches.test(statement)) return undefined
       const armed = this.#armed
-      if (armed === undefined || !armed.matches.test(statement)) return undefined
       this.#armed = undefined
       return armed
     })

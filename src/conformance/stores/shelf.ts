@@ -1,3 +1,5 @@
+import { systemClock, within } from '../../base/index.ts'
+
 /** How databases of one kind are created and reused. */
 export interface Shelved {
   /** Makes a database with all tables; returns its name. */
@@ -14,6 +16,8 @@ export interface Shelved {
 export class Shelf {
   readonly #shelved: Shelved
   readonly #clean: string[] = []
+  readonly #underWay = new Set<Promise<string>>()
+  #over = false
 
   constructor(shelved: Shelved) {
     this.#shelved = shelved
@@ -21,11 +25,34 @@ export class Shelf {
 
   /** A database without rows. */
   async take(): Promise<string> {
-    return this.#clean.pop() ?? (await this.#shelved.make())
+    return this.#clean.pop() ?? (await this.making(() => this.#shelved.make()))
   }
 
+  /** Makes a database, unless the run is over. */
+  async making(make: () => Promise<string>): Promise<string> {
+    if (this.#over) throw new Error('the run is over')
+    const work = make()
+    this.#underWay.add(work)
+    try {
+      return await work
+    } finally {
+      this.#underWay.delete(work)
+    }
+  }
+
+  /** No database is made from now on; waits for those that are being made, but not for ever. */
+  async end(): Promise<void> {
+    this.#over = true
+    await within(systemClock, END_MS, Promise.allSettled(this.#underWay), () => [])
+  }
+
+  /** What cannot be emptied is dropped: not every engine can lock tables. */
   async giveBack(name: string): Promise<void> {
-    await this.#shelved.empty(name)
+    try {
+      await this.#shelved.empty(name)
+    } catch {
+      return this.drop(name)
+    }
     this.#clean.push(name)
   }
 
@@ -39,3 +66,6 @@ export class Shelf {
     for (const name of this.#clean.splice(0)) await this.#shelved.drop(name)
   }
 }
+
+/** How long a database may take to be made once the run is over. */
+const END_MS = 10_000

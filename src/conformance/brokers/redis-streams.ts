@@ -1,16 +1,71 @@
+import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
-import { redisStreams } from 'hapax/redis-streams'
-import type { BrokerHarness, PlaceTimes, RawMessage, TestBroker } from 'hapax/testing'
-import { groupInfo, type RedisPlace, redisPlace } from './redis-place.ts'
+import type { Redis } from 'ioredis'
+import { heard, loadClient } from '../../base/index.ts'
+import { redisStreams } from '../../brokers/redis-streams/index.ts'
+import type { BrokerHarness, PlaceTimes, RawMessage, TestBroker } from '../../testing/index.ts'
+import { onlyOnce } from '../only-once.ts'
+import { ENCRYPTED, encrypted } from './encrypted.ts'
+import { LinkProxy, type LinkTap } from './link-proxy.ts'
+
+/** A stream for one test, a plain client, and the server through a proxy. */
+export interface RedisPlace extends AsyncDisposable {
+  readonly stream: string
+  readonly plain: Redis
+  readonly proxy: LinkProxy
+}
+
+/** A fresh stream, whose name begins with `prefix`; `tap` sees what goes through the proxy. */
+export async function redisPlace(url: string, prefix = 'orders', tap?: () => LinkTap): Promise<RedisPlace> {
+  const client = await loadClient('conformance of Redis', ['ioredis'], () => import('ioredis'))
+  const stream = `${prefix}-${randomUUID()}`
+  const plain = heard(new client.Redis(url, { protocol: 2 }))
+  const proxy = encrypted(url) ? LinkProxy.none(url) : await LinkProxy.open(url, tap)
+  return {
+    stream,
+    plain,
+    proxy,
+    [Symbol.asyncDispose]: onlyOnce(async () => {
+      await proxy[Symbol.asyncDispose]()
+      await plain.del(stream, `${stream}-untouched`).catch(() => {})
+      plain.disconnect()
+    }),
+  }
+}
+
+/** What Redis reports about a group. */
+export interface GroupInfo {
+  readonly name: string
+  readonly consumers: number
+  readonly pending: number
+  readonly 'last-delivered-id': string
+  readonly lag: number | null
+}
+
+export async function groupInfo(plain: Redis, stream: string, group: string): Promise<GroupInfo> {
+  const groups = (await plain.xinfo('GROUPS', stream)) as unknown[][]
+  const found = groups.map((each) => fieldTable(each) as unknown as GroupInfo).find(({ name }) => name === group)
+  if (found === undefined) throw new Error(`expected a group ${group}`)
+  return found
+}
+
+/** A reply that lists names and values in turn. */
+export function fieldTable(list: readonly unknown[]): Record<string, unknown> {
+  return Object.fromEntries(Array.from({ length: list.length / 2 }, (_, at) => [list[2 * at], list[2 * at + 1]]))
+}
 
 const MAX_BYTES = 1024 * 1024
 
-export const redisStreamsHarness: BrokerHarness = {
-  name: 'redis-streams',
-  cannot: {
-    unroutable: 'a stream keeps messages without a reader',
-  },
-  open: async (times) => testBroker(await redisPlace(), times),
+/** The conformance harness of Redis Streams on a server: a stream for each case. */
+export function redisStreamsHarness(
+  url: string,
+  open: () => Promise<RedisPlace> = () => redisPlace(url),
+): BrokerHarness {
+  return {
+    name: 'redis-streams',
+    cannot: { unroutable: 'a stream keeps messages without a reader', ...(encrypted(url) && ENCRYPTED) },
+    open: async (times) => testBroker(await open(), times),
+  }
 }
 
 function testBroker(place: RedisPlace, { silenceMs, returnMs }: PlaceTimes): TestBroker {
@@ -18,7 +73,7 @@ function testBroker(place: RedisPlace, { silenceMs, returnMs }: PlaceTimes): Tes
   const redis = redisStreams({ url: proxy.url, timeoutMs: silenceMs })
   return {
     largestBytes: MAX_BYTES,
-    destination: ({ format = 'binary' } = {}) => redis.stream(stream, { format, maxBytes: MAX_BYTES }),
+    destination: (options = {}) => redis.stream(stream, { ...options, maxBytes: MAX_BYTES }),
     subscription: async (group, { single = false } = {}) => {
       await plain.xgroup('CREATE', stream, group, '$', 'MKSTREAM').catch((error: Error) => {
         if (!error.message.startsWith('BUSYGROUP')) throw error
@@ -77,6 +132,7 @@ function rawOf(fields: readonly Buffer[]): RawMessage {
     else if (name.startsWith('header_')) headers[name.slice(7)] = value.toString()
     else if (name === 'content-type') contentType = value.toString()
     else if (name === 'data') body = value
+    else headers[name] = value.toString()
   }
   return { attributes, headers, contentType, body }
 }

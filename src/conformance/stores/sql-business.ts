@@ -1,4 +1,4 @@
-import type { TestDatabase } from 'hapax/testing'
+import type { TestDatabase } from '../../testing/index.ts'
 
 /** Runs statements in a transaction. */
 export interface Client {
@@ -29,9 +29,10 @@ export function sqlBusiness<Tx, Own>(
   }
 }
 
-/** The statements that make the business tables; `text` is the type of a label. */
-export function businessTables(table: (name: string) => string, text: string): readonly string[] {
+/** The statements that make the business tables; `text` is the type of a label, `bytes` that of bytes. */
+export function businessTables(table: (name: string) => string, text: string, bytes: string): readonly string[] {
   return [
+    `create table ${table('shapes')} (id integer not null primary key, label ${text}, bytes ${bytes}, big bigint)`,
     `create table ${table('effects')} (label ${text} not null)`,
     `create table ${table('uniques')} (label ${text} not null primary key)`,
     `create table ${table('counters')} (id integer not null primary key, n integer not null)`,

@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { createServer, connect as dial, type Server, type Socket } from 'node:net'
+import { type ClaimedPort, claimPort } from '../claimed-port.ts'
 
 /** Sees what passes through one connection. */
 export interface LinkTap {
@@ -14,13 +15,17 @@ export class LinkProxy implements AsyncDisposable {
   readonly #links = new Set<Link>()
   readonly #tap: () => LinkTap
   #server: Server | undefined
-  #port = 0
+  /** Kept while the server is away, so that it comes back where it was. */
+  #claimed: ClaimedPort | undefined
   #frozen = false
   #gatherMs = 0
 
-  private constructor(url: string, tap: () => LinkTap) {
+  readonly #passing: boolean
+
+  private constructor(url: string, tap: () => LinkTap, passing = true) {
     this.#target = new URL(url)
     this.#tap = tap
+    this.#passing = passing
   }
 
   /** A proxy in front of the server of this URL; `tap` is called for each link. */
@@ -30,10 +35,16 @@ export class LinkProxy implements AsyncDisposable {
     return proxy
   }
 
+  /** None at all: for servers whose certificate is not for this proxy. Nothing can be done to its connections. */
+  static none(url: string): LinkProxy {
+    return new LinkProxy(url, () => deaf, false)
+  }
+
   /** The URL of the server through this proxy. */
   get url(): string {
+    if (!this.#passing) return this.#target.href
     // Not through URL.host: setting it has no effect for non-web schemes.
-    return this.#target.href.replace(this.#target.host, `127.0.0.1:${this.#port}`)
+    return this.#target.href.replace(AUTHORITY, (_, before: string) => `${before}127.0.0.1:${this.#claimed?.port}`)
   }
 
   /** How many links are open. */
@@ -44,9 +55,9 @@ export class LinkProxy implements AsyncDisposable {
   /** Makes the server reachable (again). */
   async accept(): Promise<void> {
     if (this.#server !== undefined) return
-    this.#server = createServer(HALF_OPEN, (client) => this.#link(client)).listen(this.#port, '127.0.0.1')
+    this.#claimed ??= await claimPort()
+    this.#server = createServer(HALF_OPEN, (client) => this.#link(client)).listen(this.#claimed.port, '127.0.0.1')
     await once(this.#server, 'listening')
-    this.#port = (this.#server.address() as { port: number }).port
   }
 
   /** Makes the server unreachable: cuts connections and refuses new ones. */
@@ -87,14 +98,25 @@ export class LinkProxy implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.refuse()
+    this.#claimed?.[Symbol.dispose]()
+    this.#claimed = undefined
   }
 
   #link(client: Socket): void {
-    const server = dial({ ...HALF_OPEN, host: this.#target.hostname, port: Number(this.#target.port) })
+    const server = dial({ ...HALF_OPEN, ...addressOf(this.#target) })
     const link = new Link(client, server, this.#tap(), this.#gatherMs, () => this.#links.delete(link))
     this.#links.add(link)
     if (this.#frozen) link.freeze()
   }
+}
+
+/** What stands before the host, and the host. */
+const AUTHORITY = /^([^/]+:\/\/(?:[^@/]*@)?)[^/?#]*/
+
+const PORTS: Readonly<Record<string, number>> = { 'amqp:': 5672, 'nats:': 4222, 'redis:': 6379, 'kafka:': 9092 }
+
+function addressOf({ protocol, hostname, port }: URL): { host: string; port: number } {
+  return { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port) || (PORTS[protocol] ?? 0) }
 }
 
 /** Without this, a frozen connection would answer when one side closes it. */
