@@ -17,7 +17,10 @@ import { root } from './pages.ts'
 interface Mounted {
   /** Without a slash at its end. */
   readonly url: string
+  /** Ends it with all its connections. */
   close(): Promise<void>
+  /** Ends it as applications do: it takes no more requests, and responds to those that it has. */
+  drain(): Promise<void>
 }
 
 /** A framework, and how a handler is mounted on it. */
@@ -53,7 +56,17 @@ export const nextjs: MountPlace = {
   serve: async (handler) => {
     starting ??= startNext()
     const serve = await starting
-    return listening((req, res) => current.run(handler, () => serve(req, res)))
+    let draining = false
+    const server = await listening((req, res) => {
+      // Next keeps connections alive that its server no longer wants.
+      if (draining) res.setHeader('connection', 'close')
+      current.run(handler, () => serve(req, res))
+    })
+    const drain = (): Promise<void> => {
+      draining = true
+      return server.drain()
+    }
+    return { ...server, drain }
   },
 }
 
@@ -77,14 +90,15 @@ export function mounted(server: Server): Mounted {
     server.closeAllConnections()
     await closed
   }
-  return { url: `http://127.0.0.1:${address.port}`, close }
+  const drain = () => new Promise<void>((resolve) => void server.close(() => resolve()))
+  return { url: `http://127.0.0.1:${address.port}`, close, drain }
 }
 
 async function onFastify(handler: FetchHandler, options?: MountOptions): Promise<Mounted> {
   const app = fastify()
   app.all('/*', toFastify(handler, options))
   await app.listen({ host: '127.0.0.1', port: 0 })
-  return mounted(app.server)
+  return { ...mounted(app.server), drain: () => app.close() }
 }
 
 /** Koa with one function that responds by itself. */

@@ -1,0 +1,131 @@
+import { type Signal, signal } from '@preact/signals'
+import type { FailedQueryView, OperationView } from '../../api.ts'
+import { Where } from '../parts/where.tsx'
+import type { Action } from '../state/actions.ts'
+import { Problem, post } from '../state/api.ts'
+import { failedCommand } from '../state/commands.ts'
+import { count, plural, span } from '../state/format.ts'
+import { go } from '../state/router.ts'
+import { uuidv7 } from '../state/uuid.ts'
+
+type Kind = 'retry' | 'discard'
+
+/** How many match; undefined: not known yet. */
+type Count = Signal<number | Problem | undefined>
+
+/** Retries or discards all failed messages that match, as an operation: what matches is frozen when it begins. */
+export function bulk(kind: Kind, where: FailedQueryView): Action {
+  // Minted once, so that a repeated click is the same operation.
+  const id = uuidv7()
+  const all = Object.keys(where).length === 0
+  const which = { where, ...(all && { all: true }) }
+  const found: Count = signal(undefined)
+  const rate = signal(kind === 'retry' ? '50' : '')
+  void counted(which, found)
+  return {
+    title: kind === 'retry' ? 'Retry failed messages' : 'Discard failed messages',
+    verb: () => verbOf(kind, found.value),
+    danger: kind === 'discard',
+    text: <What kind={kind} where={where} found={found} />,
+    fields: () => <Rate rate={rate} found={found} />,
+    ready: () => typeof found.value === 'number' && found.value > 0 && perSecond(rate.value) !== null,
+    command: (note) =>
+      failedCommand(kind, where, {
+        ...(all && { all: true }),
+        rate: perSecond(rate.value) ?? undefined,
+        note,
+        yes: true,
+      }),
+    run: async (note) => {
+      const limit = perSecond(rate.peek())
+      const more = { ...(typeof limit === 'number' && { perSecond: limit }), ...(note && { note }) }
+      const begun = await post<OperationView>('operations', { kind, ...which, id, ...more })
+      go(`operations/${begun.id}`)
+      return `Began with ${plural(begun.total, 'message')}${since(begun.total, found.peek())}. What fails from now on is left alone.`
+    },
+  }
+}
+
+async function counted(which: object, found: Count): Promise<void> {
+  try {
+    found.value = (await post<{ count: number }>('failed/count', which)).count
+  } catch (error) {
+    found.value = error instanceof Problem ? error : new Problem({ status: 0, code: 'page', detail: String(error) })
+  }
+}
+
+/** What has changed between the count and the click. */
+function since(total: number, found: Count['value']): string {
+  if (typeof found !== 'number' || found === total) return ''
+  return total > found
+    ? `, ${count(total - found)} more than when you looked`
+    : `, fewer than the ${plural(found, 'message')} you saw`
+}
+
+function verbOf(kind: Kind, found: Count['value']): string {
+  const verb = kind === 'retry' ? 'Retry' : 'Discard'
+  return typeof found === 'number' ? `${verb} ${plural(found, 'message')}` : verb
+}
+
+/** Undefined: without a limit; null: what was typed is no rate. */
+function perSecond(text: string): number | undefined | null {
+  if (text.trim() === '') return undefined
+  const value = Number(text)
+  return value >= 0.001 && value <= 1_000_000 ? value : null
+}
+
+function What({ kind, where, found }: { readonly kind: Kind; readonly where: FailedQueryView; readonly found: Count }) {
+  const value = found.value
+  return (
+    <>
+      <p>
+        {value === undefined ? (
+          'Counting …'
+        ) : value instanceof Problem ? (
+          <>They could not be counted: {value.message}</>
+        ) : (
+          <>
+            <strong>Exactly {plural(value, 'message')}</strong>{' '}
+            {kind === 'retry' ? 'will be due again, the oldest first' : 'will be deleted for good, the oldest first'}:
+          </>
+        )}
+      </p>
+      <Where where={where} />
+      <p class="dim">
+        Which ones is fixed when you confirm: a message that fails later, or again, is left alone. Workers do it, so it
+        goes on when this page is closed, and everybody sees its progress.
+        {kind === 'discard' ? ' What is deleted does not come back.' : ''}
+      </p>
+    </>
+  )
+}
+
+function Rate({ rate, found }: { readonly rate: Signal<string>; readonly found: Count }) {
+  const limit = perSecond(rate.value)
+  const number = typeof found.value === 'number' ? found.value : undefined
+  const takes = typeof limit === 'number' && number !== undefined ? `takes about ${span((number / limit) * 1_000)}` : ''
+  return (
+    <label class="field">
+      <span>At most so many per second</span>
+      <input
+        type="text"
+        name="rate"
+        inputMode="decimal"
+        class="short"
+        aria-describedby="rate-hint"
+        aria-invalid={limit === null}
+        value={rate.value}
+        onInput={(event) => {
+          rate.value = event.currentTarget.value
+        }}
+      />
+      <span id="rate-hint" class="dim">
+        {limit === null
+          ? 'Expected a number such as 50 or 0.5, or nothing.'
+          : limit === undefined
+            ? 'Empty: as fast as the database allows.'
+            : takes}
+      </span>
+    </label>
+  )
+}

@@ -1,0 +1,115 @@
+import { type Signal, signal } from '@preact/signals'
+import type { PayloadView } from '../../api.ts'
+import type { Action } from '../state/actions.ts'
+import { post } from '../state/api.ts'
+import { command } from '../state/commands.ts'
+import { diff } from '../state/diff.ts'
+import { go } from '../state/router.ts'
+import type { Named } from './rows.tsx'
+
+/** Why this payload cannot be edited here; undefined: it can. */
+export function notEditable(payload: PayloadView): string | undefined {
+  if (payload.redacted) return 'Parts of this payload are hidden from you, and would be lost.'
+  if (payload.encoding === 'hex') return 'These are bytes, not text: npx hapax failed edit --file takes them.'
+  if (payload.text.includes('\r')) return 'It has carriage returns, which a text field of a browser does not keep.'
+  return undefined
+}
+
+/** Replaces the payload of a failed message by another text, exactly as it is typed. */
+export function edit(row: Named, payload: PayloadView): Action {
+  const old = payload.text
+  const text = signal(old)
+  const isJson = /\bjson\b/i.test(payload.contentType ?? 'json')
+  return {
+    title: `Edit message ${row.seq}`,
+    verb: 'Replace the message',
+    size: 'wide',
+    text: (
+      <p>
+        A <strong>new message with a new id</strong> and this payload takes the place of <code>{row.id}</code>, because
+        the old id may have been processed elsewhere. The failed row stays and names its replacement.
+      </p>
+    ),
+    fields: () => <Editor old={old} text={text} isJson={isJson} />,
+    ready: () => text.value !== old && (!isJson || invalid(text.value) === undefined),
+    command: (note) => command(['failed', 'edit', row.seq], { ...dataOption(text.value), note }),
+    run: async (note) => {
+      const { id } = await post<{ id: string }>(`failed/${encodeURIComponent(row.seq)}/edit`, {
+        data: text.peek(),
+        ...(note && { note }),
+      })
+      go(`message?id=${encodeURIComponent(id)}`)
+      return `Message ${row.seq} is replaced by ${id}.`
+    },
+  }
+}
+
+/** Linux takes no word of more than 128 KiB: a longer text has to come from a file. */
+function dataOption(text: string): Record<string, string> {
+  return new TextEncoder().encode(text).byteLength < 100_000 ? { data: text } : { file: 'new-payload' }
+}
+
+/** Parsed only to see whether it can be: what is sent is the text. */
+function invalid(text: string): string | undefined {
+  try {
+    JSON.parse(text)
+    return undefined
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error)
+  }
+}
+
+function Editor({ old, text, isJson }: { old: string; text: Signal<string>; isJson: boolean }) {
+  const wrong = isJson ? invalid(text.value) : undefined
+  return (
+    <>
+      <label class="field">
+        <span>The new payload</span>
+        <textarea
+          name="data"
+          class="code"
+          rows={10}
+          spellcheck={false}
+          autocomplete="off"
+          aria-invalid={wrong !== undefined}
+          aria-describedby="edit-hint"
+          value={text.value}
+          onInput={(event) => {
+            text.value = event.currentTarget.value
+          }}
+        />
+        <span id="edit-hint" class={wrong === undefined ? 'dim' : 'bad'} role="status">
+          {wrong === undefined
+            ? isJson
+              ? 'Valid JSON, stored byte for byte.'
+              : 'Stored byte for byte.'
+            : `No JSON: ${wrong}`}
+        </span>
+      </label>
+      <div class="field">
+        <span>What changes</span>
+        {old === text.value ? <p class="dim">Nothing yet.</p> : <Diff old={old} changed={text.value} />}
+      </div>
+    </>
+  )
+}
+
+function Diff({ old, changed }: { readonly old: string; readonly changed: string }) {
+  const lines = diff(brokenUp(old), brokenUp(changed))
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls is reached by the keyboard
+    <pre class="diff" tabIndex={0}>
+      {lines.map(({ mark, text }, index) => (
+        <span key={index} class={mark === '-' ? 'removed' : mark === '+' ? 'added' : 'same'}>
+          {`${mark} ${text}\n`}
+        </span>
+      ))}
+    </pre>
+  )
+}
+
+/** JSON in one line is compared value by value. Only for the eye: strings are skipped, and nothing is parsed. */
+function brokenUp(text: string): string {
+  if (text.includes('\n') || text.length < 60) return text
+  return text.replaceAll(/"(?:[^"\\]|\\.)*"|[{[,]/g, (token) => (token.length === 1 ? `${token}\n` : token))
+}

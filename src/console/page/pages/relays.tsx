@@ -1,0 +1,90 @@
+import type { OverviewView, RelayView } from '../../api.ts'
+import { pauseOrResume } from '../changes/rows.tsx'
+import { Do } from '../parts/buttons.tsx'
+import { Spark } from '../parts/chart.tsx'
+import { Empty, Frame } from '../parts/frame.tsx'
+import { type Column, Table } from '../parts/table.tsx'
+import { Link } from '../parts/text.tsx'
+import { Age } from '../parts/time.tsx'
+import { query } from '../state/api.ts'
+import { count } from '../state/format.ts'
+import { usePoll } from '../state/poll.ts'
+import { seriesOf, sum } from '../state/series.ts'
+import { Paused, RowCount } from './consumers.tsx'
+import { failedPath } from './failed.tsx'
+
+/** All relays, with what waits to be sent. */
+export function Relays() {
+  const polled = usePoll<OverviewView>('overview')
+  return (
+    <Frame title="Relays" lead="A relay sends what transactions have put into the outbox." polled={polled}>
+      {(view) =>
+        view.relays.length === 0 ? (
+          <Empty title="No relay is known yet" command="npx hapax relays list">
+            <p>A relay appears here when a worker runs it, or when a message was published through it.</p>
+          </Empty>
+        ) : (
+          <RelayTable view={view} detailed />
+        )
+      }
+    </Frame>
+  )
+}
+
+export function RelayTable({ view, detailed = false }: { readonly view: OverviewView; readonly detailed?: boolean }) {
+  const list = (each: RelayView): string => `messages${query({ place: 'outbox', scope: each.name })}`
+  const columns: readonly Column<RelayView>[] = [
+    {
+      title: 'Relay',
+      kind: 'lead',
+      cell: (each) => (
+        <>
+          <Link to={list(each)}>{each.name}</Link>
+          {each.destination === null ? null : <span class="tag">to {each.destination}</span>}
+          {each.paused === null ? null : <Paused pause={each.paused} />}
+        </>
+      ),
+    },
+    {
+      title: 'Waiting',
+      align: 'right',
+      cell: (each) => <RowCount value={each.waiting} to={list(each)} estimated={each.estimated} />,
+    },
+    { title: 'Oldest', align: 'right', cell: (each) => <Age since={each.oldestAt} /> },
+    { title: 'Held', align: 'right', cell: (each) => <RowCount value={each.held} to="keys" tone="warn" /> },
+    {
+      title: 'Failed',
+      align: 'right',
+      cell: (each) => (
+        <RowCount value={each.failed} to={failedPath({ origin: 'outbox', scope: each.name })} tone="bad" />
+      ),
+    },
+    {
+      title: 'Workers',
+      align: 'right',
+      cell: (each) => (each.workers === 0 ? <span class="bad">0</span> : count(each.workers)),
+    },
+    {
+      title: 'Sent, last hour',
+      cell: (each) => (
+        <Spark
+          values={sum(seriesOf(view.history, 'outbox', each.name), 'done')}
+          tone="good"
+          label={`Messages sent by ${each.name} per minute`}
+        />
+      ),
+    },
+    ...(detailed ? [actions] : []),
+  ]
+  return <Table label="Relays" columns={columns} rows={view.relays} keyOf={(each) => each.name} />
+}
+
+const actions: Column<RelayView> = {
+  title: 'Actions',
+  kind: 'actions',
+  cell: (each) => (
+    <Do needs="operator" action={() => pauseOrResume('relays', each.name, each.paused === null ? 'pause' : 'resume')}>
+      {each.paused === null ? 'Pause …' : 'Resume …'}
+    </Do>
+  ),
+}

@@ -1,0 +1,253 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { until } from '../../src/testing/wait.ts'
+import { closeBrowser, openTab, type Tab, withoutBrowser } from '../support/console/browser.ts'
+import { fill, OrderPlaced, openWorld, type World } from '../support/console/world.ts'
+import { durableStores } from '../support/databases.ts'
+import { oneInTest } from '../support/runs.ts'
+import { requireServer } from '../support/servers.ts'
+import { TcpProxy } from '../support/tcp-proxy.ts'
+
+afterAll(closeBrowser)
+
+describe.skipIf(withoutBrowser)('people at the console', () => {
+  let world: World
+
+  beforeAll(async () => {
+    world = await openWorld(durableStores()[0] ?? 'sqlite')
+    await fill(world)
+  })
+
+  afterAll(async () => {
+    await world?.[Symbol.asyncDispose]()
+  })
+
+  test('of two operators of one message, one wins and the other is told', async () => {
+    const [found] = await world.hapax.failed.list({ consumer: 'emails' })
+    await using ada = await openTab(world.url, { actor: 'ada', role: 'operator' })
+    await using grace = await openTab(world.url, { actor: 'grace', role: 'operator' })
+    for (const { page } of [ada, grace]) {
+      await page.goto(`failed/${found?.seq}`)
+      await page.getByRole('button', { name: 'Discard …' }).click()
+    }
+    await ada.page.getByRole('button', { name: 'Discard for good' }).click()
+    await ada.page.getByText(`Message ${found?.seq} was discarded.`).waitFor()
+    await grace.page.getByRole('button', { name: 'Discard for good' }).click()
+    await grace.page.getByRole('dialog').getByText('not-found').waitFor()
+    const { rows } = await world.hapax.audit.list({ action: 'discard', limit: 10 })
+    expect(rows.map(({ actor }) => actor)).toEqual(['ada'])
+  })
+
+  test('a viewer sees no button that changes anything, and no payload', async () => {
+    const [found] = await world.hapax.failed.list({ consumer: 'emails' })
+    await using tab = await openTab(world.url, { role: 'viewer' })
+    for (const path of ['failed', `failed/${found?.seq}`, 'keys', 'consumers', 'relays', 'messages?place=sent']) {
+      await tab.page.goto(path)
+      await tab.page.getByText('updated').first().waitFor()
+      await tab.page.locator('main').getByRole('heading', { level: 1 }).waitFor()
+      expect(
+        await tab.page
+          .locator('main')
+          .getByRole('button', { name: / …$|^(Retry|Release|Send)/ })
+          .count(),
+        path,
+      ).toBe(0)
+    }
+    await tab.page.goto(`failed/${found?.seq}`)
+    await tab.page.getByText('Your role does not see payloads').waitFor()
+    // The link of an HTTP request, whose key this person does not see.
+    await tab.page.goto('message?id=sha256:0123456789abcdef')
+    await tab.page.getByText('Your role does not see the life of this request').waitFor()
+  })
+
+  test('read-only hides what changes anything, and the server refuses it', async () => {
+    await using readOnly = await openWorld(durableStores()[0] ?? 'sqlite', { console: { readOnly: true } })
+    await fill(readOnly, 1)
+    await using tab = await openTab(readOnly.url, { role: 'admin' })
+    await tab.page.goto('failed')
+    await tab.page.getByText('read only').waitFor()
+    await tab.page.getByText('the order has no customer').first().waitFor()
+    expect(await tab.page.locator('main').getByRole('button', { name: / …$/ }).count()).toBe(0)
+    const [found] = await readOnly.hapax.failed.list()
+    const status = await tab.page.evaluate(
+      `fetch('/api/failed/${found?.seq}/retry', { method: 'POST', headers: { 'content-type': 'application/json' }, body: '{}' })
+        .then((reply) => reply.status)`,
+    )
+    expect(status).toBe(403)
+  })
+
+  test('a large payload is shown in part, then whole, and edited whole', async () => {
+    const { hapax } = world
+    const customer = `${'x'.repeat(100_000)}end`
+    await hapax.transaction((tx) => hapax.publish(tx, OrderPlaced, { n: 5_000, customer, fate: 'rejected' }))
+    const large = async () =>
+      (await hapax.failed.list({ consumer: 'emails' })).find(({ message }) => message.data.length > 1e5)
+    await until(async () => (await large()) !== undefined)
+    const seq = (await large())?.seq
+    await using tab = await openTab(world.url)
+    const { page } = tab
+    await page.goto(`failed/${seq}`)
+    const text = page.locator('pre.data')
+    await text.waitFor()
+    expect(await text.textContent()).not.toContain('end')
+    await page.getByRole('button', { name: 'Load all' }).click()
+    await text.getByText('xend').waitFor()
+    await page.reload()
+    await page.getByRole('button', { name: 'Edit …' }).click()
+    expect(await page.getByLabel('The new payload').inputValue()).toContain('xend')
+    expect(tab.complaints).toEqual([])
+  })
+
+  test('everything is reached by the keyboard', async () => {
+    await using tab = await openTab(world.url)
+    const { page } = tab
+    const { keyboard } = page
+    await page.goto('')
+    await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor()
+    await keyboard.press('Tab')
+    expect(await page.evaluate('document.activeElement.textContent')).toBe('Skip to the content')
+    // Both are on their way at once: there may be a second and a half between them.
+    await Promise.all([keyboard.press('g'), keyboard.press('k')])
+    await page.getByRole('heading', { level: 1, name: 'Held keys' }).waitFor()
+    await keyboard.press('?')
+    await page.getByRole('heading', { name: 'Keys', exact: true }).waitFor()
+    await keyboard.press('Escape')
+    await page.getByRole('heading', { name: 'Keys', exact: true }).waitFor({ state: 'hidden' })
+    const release = page.getByRole('button', { name: 'Release customer-1' })
+    await release.focus()
+    await keyboard.press('Enter')
+    await page.getByRole('dialog').waitFor()
+    await keyboard.press('Escape')
+    await page.getByRole('dialog').waitFor({ state: 'detached' })
+    // Back where it began.
+    expect(await page.evaluate('document.activeElement.ariaLabel')).toBe('Release customer-1')
+    const { message } = (await world.hapax.failed.list({ consumer: 'billing' }))[0] ?? {}
+    await keyboard.press('/')
+    await keyboard.type(message?.id ?? '')
+    await keyboard.press('Enter')
+    await page.getByRole('heading', { level: 1, name: 'Message' }).waitFor()
+    await page.getByText('It failed for good.').first().waitFor()
+  })
+
+  test('a paused page asks for nothing until it is resumed, and keeps what it shows', async () => {
+    await using tab = await openTab(world.url)
+    const { page } = tab
+    let asked = 0
+    page.on('request', (request) => {
+      if (request.url().includes('/api/overview')) asked += 1
+    })
+    await page.goto('')
+    await until(() => asked >= 2)
+    await page.keyboard.press('p')
+    await page.getByText('paused, updated').waitFor()
+    const before = asked
+    await page.getByText(/paused, updated ([5-9]|\d\d) s ago/).waitFor()
+    expect(asked - before).toBeLessThanOrEqual(1)
+    await page.keyboard.press('p')
+    await until(() => asked > before + 1)
+    expect(tab.complaints).toEqual([])
+  })
+
+  test('a page whose person is no longer let in says that it has stopped asking', async () => {
+    await using tab = await openTab(world.url)
+    const { page, context } = tab
+    await page.goto('')
+    await page.getByText('What failed').waitFor()
+    await context.setExtraHTTPHeaders({})
+    await page.getByText('This page has stopped asking').waitFor()
+    expect(await page.getByText('This page keeps trying').count()).toBe(0)
+    await page.getByText('What failed').waitFor()
+  })
+
+  test('a search of all rows is made once, however long the page is open', async () => {
+    await using tab = await openTab(world.url)
+    const { page } = tab
+    const asked = { scan: 0 }
+    page.on('request', (request) => {
+      if (request.url().includes('scan=1')) asked.scan += 1
+    })
+    await page.goto('message?id=nobody-knows-it')
+    await page.getByRole('button', { name: 'Search all rows' }).click()
+    await page.getByText(/updated ([4-9]|\d\d) s ago/).waitFor()
+    expect(asked.scan).toBe(1)
+    await page.keyboard.press('r')
+    await until(() => asked.scan === 2)
+  })
+
+  test('who releases the key of a failed message is told no number that is not known', async () => {
+    const [held] = await world.hapax.keys.list()
+    await using tab = await openTab(world.url)
+    await tab.page.goto(`failed/${held?.failedSeq}`)
+    await tab.page.getByRole('button', { name: 'Release its key …' }).click()
+    await tab.page
+      .getByRole('dialog')
+      .getByText(/store\. Messages that wait behind it are processed/)
+      .waitFor()
+  })
+
+  test('light or dark is as a person has chosen, also next time', async () => {
+    await using tab = await openTab(world.url, { scheme: 'light' })
+    const paper = 'getComputedStyle(document.documentElement).backgroundColor'
+    await tab.page.goto('')
+    const light = await tab.page.evaluate(paper)
+    await tab.page.getByRole('button', { name: 'Light or dark' }).click()
+    await until(async () => (await tab.page.evaluate(paper)) !== light)
+    await tab.page.reload()
+    await tab.page.getByRole('heading', { level: 1 }).waitFor()
+    expect(await tab.page.evaluate(paper)).not.toBe(light)
+  })
+})
+
+/** Stops the clock of the page: how busy the machine is does not count. */
+async function stopClock({ page }: Tab): Promise<void> {
+  // Later than it can be there when this arrives.
+  await page.clock.pauseAt(Number(await page.evaluate('Date.now()')) + 60_000)
+}
+
+const servers = durableStores().filter((store) => store !== 'sqlite')
+
+describe.skipIf(withoutBrowser).for(oneInTest(servers, 'postgres'))('a console on %s that stops', (store) => {
+  test('says so within three seconds, keeps the last good answer, and recovers', async () => {
+    await using proxy = await TcpProxy.open(store, requireServer(store))
+    await using world = await openWorld(store, { through: proxy.url })
+    await fill(world, 3)
+    await using tab = await openTab(world.url)
+    await tab.page.clock.install()
+    await tab.page.goto('failed')
+    await tab.page.getByText('the card was declined').first().waitFor()
+    await stopClock(tab)
+    await proxy.refuse()
+    await tab.page.clock.runFor(2_999)
+    await tab.page.locator('main .notice').first().waitFor()
+    await tab.page.clock.resume()
+    await tab.page.getByText('the last good answer').waitFor()
+    await tab.page.getByText('the card was declined').first().waitFor()
+    await proxy.accept()
+    await tab.page.locator('main .notice').first().waitFor({ state: 'detached' })
+    expect(tab.complaints).toEqual([])
+  })
+
+  test('says so within three seconds where it is silent, too', async () => {
+    await using proxy = await TcpProxy.open(store, requireServer(store))
+    await using world = await openWorld(store, { through: proxy.url, working: false })
+    await using tab = await openTab(world.url)
+    await tab.page.clock.install()
+    await tab.page.goto('keys')
+    await tab.page.getByRole('heading', { name: 'No key is held' }).waitFor()
+    await stopClock(tab)
+    let isSilent = false
+    void proxy.arm('hold', /heldat|held_at/i).then(() => {
+      isSilent = true
+    })
+    await until(async () => {
+      await tab.page.clock.runFor(100)
+      return isSilent
+    })
+    await tab.page.clock.runFor(2_900)
+    await tab.page.locator('main .notice').first().waitFor()
+    await tab.page.clock.resume()
+    await tab.page.getByRole('heading', { name: 'No key is held' }).waitFor()
+    proxy.cut()
+    await tab.page.locator('main .notice').first().waitFor({ state: 'detached' })
+    expect(tab.complaints).toEqual([])
+  })
+})

@@ -1,0 +1,260 @@
+import { createHapax, silentLogger } from 'hapax'
+import { createConsole } from 'hapax/console'
+import { memory } from 'hapax/memory'
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
+import { settingsOf } from '../../src/console/options.ts'
+import { ROUTES } from '../../src/console/routes/index.ts'
+import { accountsOf, type StandaloneOptions, standaloneConsole } from '../../src/console/standalone/index.ts'
+
+const ORIGIN = 'http://127.0.0.1:4000'
+
+function opened(options: Partial<StandaloneOptions> = {}) {
+  const hapax = createHapax({ store: memory(), source: '/shop', logger: silentLogger })
+  onTestFinished(() => hapax.close())
+  const person = { actor: 'ada', role: 'admin' } as const
+  const hosts = ['127.0.0.1:4000', 'localhost:4000', 'ops.test']
+  const { handler, token } = standaloneConsole(hapax, { hosts, person, readOnly: false, name: 'shop', ...options })
+  const at = (path: string, init?: RequestInit, origin = ORIGIN): Promise<Response> =>
+    handler(new Request(`${origin}/${path}`, init))
+  return { at, token }
+}
+
+const SAME = { 'content-type': 'application/json', 'sec-fetch-site': 'same-origin' }
+
+function login(token: unknown, headers: Record<string, string> = SAME): RequestInit {
+  return { method: 'POST', headers, body: JSON.stringify({ token }) }
+}
+
+const cookieOf = (response: Response): string => response.headers.get('set-cookie') ?? ''
+const pairOf = (cookie: string): string => cookie.split(';')[0] ?? ''
+
+describe('the one-time token', () => {
+  it('is exchanged for a cookie once', async () => {
+    const { at, token } = opened()
+    const given = token()
+    expect((await at('api/session')).status).toBe(401)
+    const entered = await at('api/login', login(given))
+    expect(entered.status).toBe(200)
+    expect(cookieOf(entered)).toMatch(
+      /^hapax-console-4000=[\w-]{43}; Path=\/; HttpOnly; SameSite=Strict; Max-Age=43200$/,
+    )
+    const again = await at('api/login', login(given))
+    expect([again.status, again.headers.get('set-cookie')]).toEqual([401, null])
+    const session = await at('api/session', { headers: { cookie: `other=1; ${pairOf(cookieOf(entered))}` } })
+    expect(await session.json()).toMatchObject({ actor: 'ada', role: 'admin' })
+  })
+
+  it('is of no use after ten minutes, nor is the cookie after twelve hours', async () => {
+    let now = 0
+    const { at, token } = opened({ now: () => now })
+    const [late, early] = [token(), token()]
+    now = 10 * 60_000 - 1
+    const cookie = pairOf(cookieOf(await at('api/login', login(early))))
+    now += 1
+    expect((await at('api/login', login(late))).status).toBe(401)
+    expect((await at('api/session', { headers: { cookie } })).status).toBe(200)
+    now += 12 * 3_600_000
+    expect((await at('api/session', { headers: { cookie } })).status).toBe(401)
+  })
+
+  it.for<[name: string, status: number, init: (token: string) => RequestInit, origin?: string]>([
+    ['another host', 421, (token) => login(token), 'http://evil.test:4000'],
+    ['another port of the same host', 421, (token) => login(token), 'http://127.0.0.1:4001'],
+    ['a page of another origin', 403, (token) => login(token, { ...SAME, 'sec-fetch-site': 'cross-site' })],
+    ['a page of another port', 403, (token) => login(token, { ...SAME, 'sec-fetch-site': 'same-site' })],
+    ['nowhere', 403, (token) => login(token, { 'content-type': 'application/json' })],
+    ['a form', 415, (token) => login(token, { ...SAME, 'content-type': 'text/plain' })],
+    ['a link', 405, () => ({})],
+  ])('is not exchanged for a request from %s', async ([, status, init, origin]) => {
+    const { at, token } = opened()
+    const given = token()
+    const response = await at('api/login', init(given), origin)
+    expect([response.status, response.headers.get('set-cookie')]).toEqual([status, null])
+    // It was not used up: a page of an attacker must not keep its owner out.
+    expect((await at('api/login', login(given))).status).toBe(200)
+  })
+
+  it.for([undefined, null, 1, '', 'x', ['x'], { $ne: '' }, 'é'.repeat(9_000)])('is not %j', async (token) => {
+    expect((await opened().at('api/login', login(token))).status).toBe(401)
+  })
+
+  it('becomes a cookie that only this host gets, where the console is reached by https', async () => {
+    const { at, token } = opened()
+    const entered = await at('api/login', login(token()), 'https://ops.test')
+    expect(cookieOf(entered)).toMatch(
+      /^__Host-hapax-console=[\w-]{43}; Path=\/; HttpOnly; SameSite=Strict; Max-Age=43200; Secure$/,
+    )
+  })
+
+  it('is not needed to see the page, which shows nothing by itself', async () => {
+    const { at } = opened()
+    const page = await at('failed')
+    expect([page.status, page.headers.get('content-security-policy')]).toEqual([
+      200,
+      expect.stringContaining("default-src 'none'"),
+    ])
+  })
+})
+
+describe('with passwords', () => {
+  const accounts = accountsOf('# people\nada:operator:correct horse battery\n\nbob:viewer:pass:word:with:colons\n')
+  const basic = (name: string, password: string): RequestInit => ({
+    headers: { authorization: `Basic ${Buffer.from(`${name}:${password}`).toString('base64')}` },
+  })
+
+  it('people are who the file says', async () => {
+    const { at } = opened({ accounts })
+    const ada = await at('api/session', basic('ada', 'correct horse battery'))
+    const bob = await at('api/session', basic('bob', 'pass:word:with:colons'))
+    expect([await ada.json(), await bob.json()]).toMatchObject([
+      { actor: 'ada', role: 'operator' },
+      { actor: 'bob', role: 'viewer' },
+    ])
+  })
+
+  it.for([basic('ada', 'wrong'), basic('bob', 'correct horse battery'), basic('', ''), {}])(
+    'others are asked for theirs: %j',
+    async (init) => {
+      const { at, token } = opened({ accounts })
+      for (const path of ['', 'api/session', 'app.js']) {
+        const response = await at(path, init)
+        expect([path, response.status, response.headers.get('www-authenticate')]).toEqual([
+          path,
+          401,
+          'Basic realm="hapax", charset="UTF-8"',
+        ])
+      }
+      expect((await at('api/login', login(token()))).status).toBe(401)
+    },
+  )
+
+  it.for(['', 'ada:operator', 'ada:root:correct horse battery', 'ada:admin:short', ':admin:correct horse battery'])(
+    'a file with %j is refused, without its password',
+    (text) => {
+      expect(() => accountsOf(text)).toThrow(/^expected (line 1|the file of --auth) to be/)
+      expect(() => accountsOf(text)).not.toThrow('correct horse')
+    },
+  )
+})
+
+describe('with a bearer token', () => {
+  const bearer = 'b'.repeat(32)
+
+  it('programs need no origin for changes, and pages of others are refused all the same', async () => {
+    const { at } = opened({ bearer })
+    const authorization = `Bearer ${bearer}`
+    const count = (headers: Record<string, string>): RequestInit => ({
+      method: 'POST',
+      headers: { authorization, 'content-type': 'application/json', ...headers },
+      body: '{"where":{"scope":"billing"}}',
+    })
+    expect((await at('api/failed/count', count({}))).status).toBe(200)
+    expect((await at('api/failed/count', count({ 'sec-fetch-site': 'cross-site' }))).status).toBe(403)
+    expect((await at('api/failed/count', count({ authorization: `${authorization}x` }))).status).toBe(401)
+    expect((await opened().at('api/session', { headers: { authorization: 'Bearer ' } })).status).toBe(401)
+  })
+})
+
+describe('createConsole', () => {
+  const hapax = createHapax({ store: memory(), source: '/shop', logger: silentLogger })
+  const asked = async (authorize: unknown): Promise<[number, string, unknown[]]> => {
+    const errors: unknown[] = []
+    const { handler } = createConsole(hapax, {
+      authorize: authorize as () => null,
+      onError: (error) => errors.push(error),
+    })
+    const response = await handler(new Request('http://x/api/session'))
+    return [response.status, await response.text(), errors]
+  }
+
+  it('refuses to be created without authorize', () => {
+    expect(() => createConsole(hapax, {} as never)).toThrow('expected authorize to be a function')
+    expect(() => createConsole(hapax, { authorize: true } as never)).toThrow('expected authorize to be a function')
+  })
+
+  it.for<[name: string, authorize: () => unknown]>([
+    ['undefined', () => undefined],
+    ['true', () => true],
+    ['a role that does not exist', () => ({ actor: 'ada', role: 'root' })],
+    ['no actor', () => ({ role: 'admin' })],
+    ['an empty actor', () => ({ actor: '', role: 'admin' })],
+    [
+      'a throw',
+      () => {
+        throw new Error('secret of the application')
+      },
+    ],
+    ['a rejection', () => Promise.reject(new Error('secret of the application'))],
+  ])('answers by 500 without details, and tells the application, where authorize returns %s', async ([, authorize]) => {
+    const [status, text, errors] = await asked(authorize)
+    expect([status, errors.length]).toEqual([500, 1])
+    expect(text).not.toContain('secret')
+  })
+
+  it('shows nothing at all to nobody: pages, files and answers are 404', async () => {
+    const { handler } = createConsole(hapax, { authorize: async () => null, basePath: '/ops' })
+    for (const path of ['', '/', '/app.js', '/failed', '/api/session', '/api/login']) {
+      const response = await handler(new Request(`http://x/ops${path}`))
+      expect([path, response.status]).toEqual([path, 404])
+    }
+  })
+
+  it.for(['/', '/a', '/api', '/failed', '/%2f'])(
+    'looks at a few ends of an address only, whoever sends it: %s thousands of times',
+    async (part) => {
+      const { handler } = createConsole(hapax, { authorize: async () => null })
+      const address = `http://x/ops${part.repeat(16_000 / part.length)}`
+      await handler(new Request('http://x/ops'))
+      const began = process.cpuUsage()
+      expect((await handler(new Request(address))).status).toBe(404)
+      // All ends of it took several seconds of the processor, during which nothing else was answered.
+      const { user, system } = process.cpuUsage(began)
+      expect((user + system) / 1_000).toBeLessThan(500)
+    },
+  )
+
+  it('puts two questions to the database at a time, also those that are sent by POST', async () => {
+    const own = createHapax({ store: memory(), source: '/shop', logger: silentLogger })
+    const count = vi.spyOn(own.failed, 'count').mockImplementation(() => new Promise(() => {}))
+    const { handler } = createConsole(own, { authorize: () => ({ actor: 'eve', role: 'viewer' }), readOnly: true })
+    const posted = (index: number): Promise<Response> => {
+      const body = JSON.stringify({ where: { scope: `billing-${index}` } })
+      return handler(new Request('http://x/api/failed/count', { method: 'POST', headers: SAME, body }))
+    }
+    const answers = await Promise.all(Array.from({ length: 20 }, (_, index) => posted(index)))
+    expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 503))
+    expect(count).toHaveBeenCalledTimes(2)
+  })
+
+  it('says that there are more groups than it shows', async () => {
+    const own = createHapax({ store: memory(), source: '/shop', logger: silentLogger })
+    const consumer = own.consumer('billing', { unknown: 'fail' })
+    const { handler } = createConsole(own, { authorize: () => ({ actor: 'ada', role: 'viewer' }) })
+    const groups = async (): Promise<[shown: number, more: boolean]> => {
+      const found = Object(await (await handler(new Request('http://x/api/failed/groups'))).json())
+      return [found.groups.length, found.more]
+    }
+    const fail = (type: number) => consumer.handle({ source: '/shop', id: `${type}`, type: `t-${type}`, data: {} })
+    for (let type = 0; type < 200; type++) await fail(type)
+    expect(await groups()).toEqual([200, false])
+    await fail(200)
+    expect(await groups()).toEqual([200, true])
+  })
+
+  it('keeps no payloads of lists, which no list shows', async () => {
+    const own = createHapax({ store: memory(), source: '/shop', logger: silentLogger })
+    const consumer = own.consumer('billing', { unknown: 'fail' })
+    await consumer.handle({ source: '/shop', id: '1', type: 'order.placed', data: { text: 'x'.repeat(10_000) } })
+    const route = ROUTES.find(({ path }) => path === 'api/failed')
+    if (route?.method !== 'GET') throw new Error('there is no such route')
+    const settings = settingsOf({ authorize: () => null })
+    const rows = await route.question(own, {}, {}, settings).load()
+    expect(rows).toMatchObject([{ message: { id: '1', data: new Uint8Array() } }])
+  })
+
+  it('answers nothing once it is closed', async () => {
+    const opened = createConsole(hapax, { authorize: () => ({ actor: 'ada', role: 'admin' }) })
+    await opened.close()
+    expect((await opened.handler(new Request('http://x/'))).status).toBe(503)
+  })
+})
