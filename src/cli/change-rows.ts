@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Command } from 'commander'
 import type { BulkOptions, BulkResult, BulkSummary, By } from '../admin/index.ts'
 import { fieldOf, isHapaxError, redact, safe } from '../base/index.ts'
+import type { BulkOperation } from '../contracts/index.ts'
 import { CliError } from './io/errors.ts'
 import { type Io, json, line, paint } from './io/io.ts'
 import { permission } from './io/permission.ts'
@@ -19,6 +20,7 @@ export interface RowsOptions extends ChangeOptions {
   readonly limit?: number
   readonly rate?: number
   readonly yes?: true
+  readonly detach?: true
 }
 
 /** A change to rows, as one command defines it. */
@@ -37,6 +39,10 @@ export interface RowsWork {
   /** How many rows match the filter. */
   count(): Promise<number>
   all(options: BulkOptions): Promise<BulkSummary>
+  /** Begins a change to all that match, and leaves it to the workers; undefined: the store has no operations. */
+  readonly begin?: (options: Pick<BulkOptions, 'by' | 'limit' | 'perSecond'>) => Promise<BulkOperation>
+  /** A command of this program that reaches the same database. */
+  command(words: string): string
 }
 
 interface RowResult {
@@ -57,7 +63,9 @@ export function withRows(command: Command): Command {
       .option('--all', 'select all, instead of filters')
       .option('--limit <n>', 'with filters or --all: how many at most, oldest first', wholeNumber(1, 1_000_000_000))
       .option('--rate <n>', 'how many per second at most', rate),
-  ).option('--yes', 'do not ask for confirmation; required with filters or --all without a terminal')
+  )
+    .option('--detach', 'with filters or --all: leave the work to the workers, and print the id of the operation')
+    .option('--yes', 'do not ask for confirmation; required with filters or --all without a terminal')
 }
 
 /** Whether the rows are named by number. Refuses a command line that names none, or that mixes numbers and filters. */
@@ -65,10 +73,10 @@ export function byNumber(
   commandName: string,
   seqs: readonly string[],
   filtered: boolean,
-  { all, limit }: RowsOptions,
+  { all, limit, detach }: RowsOptions,
 ): boolean {
-  if (seqs.length > 0 && (filtered || all || limit !== undefined)) {
-    throw new CliError('usage', 'expected either numbers, or filters, --all and --limit, got both')
+  if (seqs.length > 0 && (filtered || all || detach || limit !== undefined)) {
+    throw new CliError('usage', 'expected either numbers, or filters, --all, --limit and --detach, got both')
   }
   if (seqs.length === 0 && !filtered && !all) {
     throw new CliError('usage', 'expected message numbers, filters or --all, got none', [
@@ -147,24 +155,48 @@ export async function changeByFilter(work: RowsWork, options: RowsOptions, io: I
   if (howMany === 0 || options.dryRun) return told.concludeTrial(howMany)
   const some = plural(howMany, work.noun)
   await permission(io, options.yes === true, `${DOING[work.change]} ${some}`, work.question(some))
+  const chosen = {
+    by: byOf(options),
+    // Exactly as many as were counted and confirmed; rows that have arrived since are not among the oldest.
+    limit: howMany,
+    ...(options.rate !== undefined && { perSecond: options.rate }),
+  }
+  if (options.detach) return detach(work, chosen, options, io)
   const stop = stopper(io)
   try {
-    const { stopped } = await work.all({
-      by: byOf(options),
-      // Exactly as many as were counted and confirmed; rows that have arrived since are not among the oldest.
-      limit: howMany,
-      ...(options.rate !== undefined && { perSecond: options.rate }),
-      onResult: (result) => told.tell(rowResult(result), howMany),
-      signal: stop.signal,
-    })
-    return told.conclude(stopped)
+    const onResult = (result: BulkResult): void => told.tell(rowResult(result), howMany)
+    return told.concludeAll(await work.all({ ...chosen, onResult, signal: stop.signal }))
   } catch (thrown) {
     // The database went away. What was changed before stays changed, so it is reported.
-    told.conclude(true)
+    told.conclude(true, work.begin === undefined ? UNTOUCHED : LEFT)
     throw thrown
   } finally {
     stop.forget()
   }
+}
+
+const UNTOUCHED = 'stopped before the end; the rest is untouched'
+const LEFT =
+  'stopped before the end; a running worker goes on with the operation, unless it is cancelled (hapax operations)'
+
+/** Leaves the change to the workers. */
+async function detach(
+  work: RowsWork,
+  chosen: Pick<BulkOptions, 'by' | 'limit' | 'perSecond'>,
+  options: RowsOptions,
+  io: Io,
+): Promise<number> {
+  if (work.begin === undefined) {
+    throw new CliError('usage', 'this store has no operations: the change is made by this command, without --detach')
+  }
+  const operation = await work.begin(chosen)
+  if (options.json) json(io, { change: work.change, dryRun: false, count: operation.total, operation })
+  else {
+    line(io, `began the operation ${operation.id}: ${DOING[work.change]} ${plural(operation.total, work.noun)}`)
+    line(io, 'a running worker works on it')
+    line(io, `to see how far it is: ${work.command(`operations show ${operation.id}`)}`)
+  }
+  return 0
 }
 
 function rowResult(result: BulkResult): RowResult {
@@ -217,17 +249,23 @@ class Teller {
     line(this.#io, `${paint(this.#io, style[result], label)}  ${seq}  ${safe(text)}`.trimEnd())
   }
 
+  /** Ends a change by filter. Rows that another process has changed for this operation count as well. */
+  concludeAll({ done, gone, errors, stopped }: BulkSummary): number {
+    Object.assign(this.#counts, { done, gone, error: errors - this.#counts.unknown })
+    return this.conclude(stopped)
+  }
+
   /** Ends a change, or a dry run by number; returns the exit code. */
-  conclude(stopped: boolean): number {
+  conclude(stopped: boolean, rest: string = UNTOUCHED): number {
     this.#progress.clear()
     const { done, gone, unknown, error: errors } = this.#counts
     const results = this.#results.map(document)
     if (this.#options.json) this.#document(done, { stopped, done, gone, unknown, errors, results })
-    else if (!this.#options.dryRun) this.#sum(stopped)
+    else if (!this.#options.dryRun) this.#sum(stopped ? rest : undefined)
     return stopped || errors + unknown > 0 ? 1 : 0
   }
 
-  #sum(stopped: boolean): void {
+  #sum(stopped: string | undefined): void {
     const { done, gone, unknown, error } = this.#counts
     const parts = [`${count(done)} ${DONE[this.#work.change]}`]
     if (gone > 0) parts.push(`${count(gone)} gone: another call was faster`)
@@ -235,7 +273,7 @@ class Teller {
     if (error > 0) parts.push(`${count(error)} not done`)
     line(this.#io)
     line(this.#io, parts.join(', '))
-    if (stopped) line(this.#io, 'stopped before the end; the rest is untouched')
+    if (stopped !== undefined) line(this.#io, stopped)
     const { afterwards } = this.#work
     if (done > 0 && afterwards !== undefined) line(this.#io, afterwards)
   }

@@ -16,11 +16,17 @@ export interface Config {
   }
 }
 
-const NAMES = ['hapax.config.ts', 'hapax.config.js', 'hapax.config.mjs']
+/** The names that a configuration file may have; the first that is there counts. */
+export const CONFIG_NAMES: readonly string[] = [
+  'hapax.config.ts',
+  'hapax.config.mts',
+  'hapax.config.js',
+  'hapax.config.mjs',
+]
 
 /** Reads the given configuration file, or the one in this directory; undefined if there is none. */
 export async function readConfig(io: Io, given?: string): Promise<Config | undefined> {
-  const name = given ?? NAMES.find((each) => existsSync(resolve(io.cwd, each)))
+  const name = given ?? CONFIG_NAMES.find((each) => existsSync(resolve(io.cwd, each)))
   if (name === undefined) return undefined
   const file = resolve(io.cwd, name)
   if (!existsSync(file)) throw new CliError('usage', `there is no configuration file ${name}`)

@@ -39,14 +39,16 @@ export async function listening(
   return { address: { host: address.host, port }, close }
 }
 
-function bound(server: Server, address: Address): Promise<void> {
+/** Resolves when the server listens. */
+export function bound(server: Server, address: Address): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once('error', (error) => reject(refusal(address, error)))
     server.listen(address, resolve)
   })
 }
 
-function infoOf(server: Server): AddressInfo {
+/** The port that it got, and more. */
+export function infoOf(server: Server): AddressInfo {
   const info = server.address()
   if (info === null || typeof info === 'string') throw new Error('the server has no port')
   return info

@@ -32,7 +32,7 @@ export function byOf({ actor, note }: ByOptions): By {
 export function withStore(command: Command): Command {
   return command
     .option('--store <url>', 'the database: sqlite:./file.db, postgres://… or mysql://…')
-    .option('--config <file>', 'the configuration file (default: hapax.config.ts, .js or .mjs in this directory)')
+    .option('--config <file>', 'the configuration file (default: hapax.config.ts, .mts, .js or .mjs in this directory)')
     .option('--schema <name>', 'the schema of the tables on PostgreSQL (default: hapax)')
     .option('--prefix <name>', 'the prefix of the table names on MySQL and SQLite (default: hapax_)')
     .option('--json', 'print JSON instead of text')
@@ -52,6 +52,25 @@ export function withAges(command: Command): Command {
     .option('--older-than <time>', 'only those older than this, such as 2h or 30d', age)
     .option('--newer-than <time>', 'only those newer than this, such as 2h or 30d', age)
 }
+
+/** Adds the limits of time. */
+export function withTimes(command: Command): Command {
+  return command
+    .option('--since <time>', 'only those since then, such as 2h (ago) or 2026-05-01T12:00Z', moment)
+    .option('--until <time>', 'only those before then, such as 2h (ago) or 2026-05-01T12:00Z', moment)
+}
+
+/** Reads a time: a duration ago, or a date. Without a zone it is UTC. */
+function moment(text: string): Date {
+  const ms = durationMs(text)
+  if (ms !== undefined) return new Date(Date.now() - ms)
+  const [, day, time = '00:00', zone = 'Z'] = DATE.exec(text) ?? []
+  const date = new Date(`${day}T${time}${zone}`)
+  if (Number.isFinite(date.getTime())) return date
+  throw new InvalidArgumentError('expected a time ago like 2h or 30d, or a date like 2026-05-01 or 2026-05-01T12:00Z')
+}
+
+const DATE = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d+)?)?)(Z|[+-]\d\d:\d\d)?)?$/
 
 /** Adds the options that page through a list. */
 export function withPages(command: Command): Command {

@@ -1,15 +1,21 @@
 import { Command, CommanderError } from 'commander'
 import { version } from '../base/index.ts'
+import { addAudit } from './commands/audit.ts'
 import { addCleanup } from './commands/cleanup.ts'
+import { addConformance } from './commands/conformance.ts'
+import { addConsole } from './commands/console.ts'
 import { addConsumers } from './commands/consumers.ts'
 import { addDoctor } from './commands/doctor.ts'
 import { addEndpoints } from './commands/endpoints/index.ts'
 import { addExplain } from './commands/explain.ts'
 import { addFailed } from './commands/failed/index.ts'
+import { addInit } from './commands/init.ts'
 import { addKeys } from './commands/keys.ts'
 import { addEffects, addReceipts } from './commands/lists.ts'
+import { addMessages } from './commands/messages.ts'
 import { addMetrics } from './commands/metrics.ts'
 import { addMigrate } from './commands/migrate.ts'
+import { addOperations } from './commands/operations.ts'
 import { addRelay } from './commands/relay.ts'
 import { addRelays } from './commands/relays.ts'
 import { addSent } from './commands/sent.ts'
@@ -86,7 +92,7 @@ function refuseEmpty(command: Command): void {
 
 const STORES = `
 The database is that of --store, of HAPAX_STORE, or of a configuration file:
---config, or hapax.config.ts (.js, .mjs) in this directory, with
+--config, or hapax.config.ts (.mts, .js, .mjs) in this directory, with
   export default { store: … }
 Exit codes: 0 success, 1 failure, 2 wrong usage.
 `
@@ -98,9 +104,17 @@ const addDemo: AddCommand = (root, io, done) => {
     .option('--messages <n>', 'the number of orders', wholeNumber(1, 100_000), 400)
     .option('--kills <n>', 'how many times to kill the worker process (default: 5)', wholeNumber(0, 100))
     .option('--seed <n>', 'repeat a run with the same faults', wholeNumber(0, 2 ** 31))
+    .option('--console', 'show it in the web console, until Ctrl-C')
     .option('--json', 'print the result as JSON')
-    .addHelpText('after', examples('hapax demo', 'hapax demo --messages 2000 --kills 20 --seed 7'))
+    .addHelpText(
+      'after',
+      examples('hapax demo', 'hapax demo --messages 2000 --kills 20 --seed 7', 'hapax demo --console'),
+    )
     .action(async (options) => {
+      if (options.console) {
+        const { liveDemo } = await import('./demo/live.ts')
+        return done(await liveDemo(options, io))
+      }
       // Imported only here: it loads node:sqlite, which the other commands do not need for a store on a server.
       const { demo } = await import('./demo/demo.ts')
       done(await demo(options, io))
@@ -109,11 +123,16 @@ const addDemo: AddCommand = (root, io, done) => {
 
 /** In the order of the help. */
 const COMMANDS: readonly AddCommand[] = [
+  addInit,
   addMigrate,
   addStatus,
+  addConsole,
   addDoctor,
+  addConformance,
   addExplain,
+  addMessages,
   addFailed,
+  addOperations,
   addKeys,
   addConsumers,
   addRelays,
@@ -121,6 +140,7 @@ const COMMANDS: readonly AddCommand[] = [
   addSent,
   addReceipts,
   addEffects,
+  addAudit,
   addCleanup,
   addRelay,
   addMetrics,

@@ -1,10 +1,12 @@
 import { processIo } from './io/io.ts'
 import { run } from './program.ts'
 
-// Node 22 warns at every start that node:sqlite and TypeScript configurations are experimental.
+// Node 22 warns at every start that node:sqlite and TypeScript configurations are experimental. In a project without a type, Node.js reads
+// a configuration twice and advises to set one.
 process.removeAllListeners('warning')
-process.on('warning', (warning) => {
-  if (warning.name !== 'ExperimentalWarning') process.stderr.write(`${warning.name}: ${warning.message}\n`)
+process.on('warning', (warning: Error & { readonly code?: string }) => {
+  if (warning.name !== 'ExperimentalWarning' && warning.code !== 'MODULE_TYPELESS_PACKAGE_JSON')
+    process.stderr.write(`${warning.name}: ${warning.message}\n`)
 })
 
 // `hapax … | head` is not a failure. A relay or a worker whose reader is gone exits with 1, so that it is restarted.

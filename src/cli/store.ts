@@ -30,6 +30,11 @@ export interface NamedLeaseStore {
   readonly lease: ClaimStore
 }
 
+/** How many connections a store on a server may have; a store of a configuration file has what it has. */
+export interface PoolSize {
+  readonly max?: number
+}
+
 /** A hapax on any store. */
 export type AnyHapax = Hapax<unknown> | ClaimHapax
 
@@ -37,8 +42,13 @@ export type AnyHapax = Hapax<unknown> | ClaimHapax
  * Finds the store: --store, HAPAX_STORE, or the configuration file. Nothing is opened yet. Opening a SQLite file that does not exist
  * would create it, which is only wanted with `create`.
  */
-export async function findStore(options: StoreOptions, io: Io, mode: 'read' | 'create' = 'read'): Promise<NamedStore> {
-  const found = await find(options, io, mode)
+export async function findStore(
+  options: StoreOptions,
+  io: Io,
+  mode: 'read' | 'create' = 'read',
+  pool: PoolSize = {},
+): Promise<NamedStore> {
+  const found = await find(options, io, mode, pool)
   if (!('lease' in found)) return found
   await found.lease.close()
   throw new CliError('usage', `${found.name} stores leased work only: this command does not apply to it`, [
@@ -55,11 +65,16 @@ export async function findEither(options: StoreOptions, io: Io): Promise<NamedSt
   throw new CliError('not-found', `there is no database ${found.name}`, [migrateHint(options)])
 }
 
-async function find(options: StoreOptions, io: Io, mode: 'read' | 'create'): Promise<NamedStore | NamedLeaseStore> {
+async function find(
+  options: StoreOptions,
+  io: Io,
+  mode: 'read' | 'create',
+  pool: PoolSize = {},
+): Promise<NamedStore | NamedLeaseStore> {
   const url = options.store ?? fromEnvironment(options.config, 'HAPAX_STORE', io)
-  if (url !== undefined) return fromUrl(url, options, io, mode)
+  if (url !== undefined) return fromUrl(url, options, io, mode, pool)
   const config = await readConfig(io, options.config)
-  if (config !== undefined) return fromConfig(config, options, io, mode)
+  if (config !== undefined) return fromConfig(config, options, io, mode, pool)
   throw new CliError('no-store', 'no store was given', [
     'on the command line:      --store sqlite:./shop.db  (or postgres://…, mysql://…)',
     'in the environment:       HAPAX_STORE=postgres://localhost/shop',
@@ -72,8 +87,9 @@ export async function withHapax<T>(
   options: StoreOptions,
   io: Io,
   work: (hapax: Hapax<unknown>, found: NamedStore) => Promise<T>,
+  pool: PoolSize = {},
 ): Promise<T> {
-  return onDatabase(await findStore(options, io), options, migrated(options, work))
+  return onDatabase(await findStore(options, io, 'read', pool), options, migrated(options, work))
 }
 
 /** Like `withHapax`, and also on a store for leased work only. */
@@ -165,6 +181,7 @@ async function fromUrl(
   options: StoreOptions,
   io: Io,
   mode: 'read' | 'create',
+  pool: PoolSize,
 ): Promise<NamedStore | NamedLeaseStore> {
   const scheme = /^([a-z]+):/i.exec(url)?.[1]?.toLowerCase()
   switch (scheme) {
@@ -175,13 +192,17 @@ async function fromUrl(
       refuse(options, 'prefix', 'use --schema on postgres')
       const { postgres } = await import('../stores/postgres/index.ts')
       const { schema } = options
-      return { name: withoutCredentials(url), store: postgres({ url, ...(schema && { schema }) }), exists: true }
+      return {
+        name: withoutCredentials(url),
+        store: postgres({ url, ...pool, ...(schema && { schema }) }),
+        exists: true,
+      }
     }
     case 'mysql': {
       refuse(options, 'schema', 'use --prefix on mysql')
       const { mysql } = await import('../stores/mysql/index.ts')
       const { prefix } = options
-      return { name: withoutCredentials(url), store: mysql({ url, ...(prefix && { prefix }) }), exists: true }
+      return { name: withoutCredentials(url), store: mysql({ url, ...pool, ...(prefix && { prefix }) }), exists: true }
     }
     case 'redis':
     case 'rediss': {
@@ -215,9 +236,10 @@ async function fromConfig(
   options: StoreOptions,
   io: Io,
   mode: 'read' | 'create',
+  pool: PoolSize,
 ): Promise<NamedStore | NamedLeaseStore> {
   const { store } = config
-  if (typeof store === 'string') return fromUrl(store, options, io, mode)
+  if (typeof store === 'string') return fromUrl(store, options, io, mode, pool)
   for (const option of ['schema', 'prefix'] as const)
     refuse(options, option, `the store of ${name} says where its tables are`)
   if (isClaimStore(store)) return { name: `the store of ${name}`, lease: store }

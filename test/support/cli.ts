@@ -28,6 +28,8 @@ export interface Around {
   readonly input?: AsyncIterable<string>
   /** Called once with a function that asks the command to end. */
   readonly onStart?: (signal: (name: EndSignal) => void) => void
+  /** Called with what is written to stdout, while the command runs. */
+  readonly onOutput?: (text: string) => void
   /** Called with what is written to stderr, while the command runs. */
   readonly onError?: (text: string) => void
   readonly color?: boolean
@@ -44,6 +46,7 @@ export async function cli(argv: readonly string[], around: Around = {}): Promise
       ...terminal,
       write: (text, done) => {
         stdout += text
+        around.onOutput?.(text)
         done?.()
       },
     },

@@ -157,7 +157,7 @@ it('says in one sentence what is wrong with a configuration', async () => {
     return stderr.split('\n')[0] ?? ''
   }
   expect(await said()).toBe(
-    'hapax: there is no hapax.config.ts (.js, .mjs) in this directory, and --config names none (usage)',
+    'hapax: there is no hapax.config.ts (.mts, .js, .mjs) in this directory, and --config names none (usage)',
   )
   expect(await said('--config', 'none.ts')).toBe('hapax: there is no configuration file none.ts (usage)')
   const files = {
@@ -165,7 +165,7 @@ it('says in one sentence what is wrong with a configuration', async () => {
     'empty.mjs': 'export const worker = 1',
     'store.mjs': 'export default { store: 1 }',
     'options.mjs': 'export default { worker: { consume: [] } }',
-    'no-hapax.mjs': 'export default { worker: { start() {}, stop() {}, serving: {} } }',
+    'no-hapax.mjs': 'export default { worker: { start() {}, stop() {}, drain() {}, serving: {} } }',
   }
   for (const [name, text] of Object.entries(files)) writeFileSync(join(cwd, name), text)
   expect(await said('--config', 'throws.mjs')).toBe('hapax: throws.mjs could not be loaded: no DATABASE_URL (config)')
@@ -186,4 +186,37 @@ it('finds the database of every command by --config, before the environment', as
   expect(await cli(['migrate', '--config', 'shop.config.ts'], around)).toMatchObject({ exitCode: 0 })
   expect(await cli(['status', '--config', 'shop.config.ts'], around)).toMatchObject({ exitCode: 0 })
   expect(await cli(['status'], around)).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('other.db') })
+})
+
+it('works what is due and ends with --once', async () => {
+  const { hapax, billing } = shop()
+  const handled: string[] = []
+  billing.on(Placed, ({ orderId }) => {
+    handled.push(orderId)
+  })
+  await hapax.transaction((tx) => hapax.publish(tx, Placed, { orderId: 'A1' }))
+  const { ran, log } = inProcess({ hapax, worker: hapax.worker({ consume: [billing] }) }, '--once', '--max', '1m')
+  expect((await ran).exitCode).toBe(0)
+  expect(handled).toEqual(['A1'])
+  expect(log()).toMatch(/stopped: nothing is due\n$/)
+})
+
+it('ends with --once when the time is over, or at a signal', async () => {
+  for (const end of ['time', 'signal'] as const) {
+    const { hapax, billing } = shop()
+    const entered = Promise.withResolvers<void>()
+    billing.on(Placed, (_, ctx) => {
+      entered.resolve()
+      return new Promise((_, reject) => ctx.signal.addEventListener('abort', () => reject(ctx.signal.reason)))
+    })
+    await hapax.transaction((tx) => hapax.publish(tx, Placed, { orderId: 'A1' }))
+    const worker = hapax.worker({ consume: [billing] })
+    // Long enough for a busy machine to have entered the handler.
+    const max = end === 'time' ? '8s' : '10m'
+    const { ran, log, signal } = inProcess({ hapax, worker }, '--once', '--max', max, '--deadline', '0s')
+    await entered.promise
+    if (end === 'signal') signal('SIGTERM')
+    expect((await ran).exitCode).toBe(0)
+    expect(log()).toMatch(/stopped before nothing was due\n$/)
+  }
 })

@@ -7,6 +7,7 @@ import { CliError } from '../io/errors.ts'
 import { type Io, json, line } from '../io/io.ts'
 import { table } from '../io/table.ts'
 import { type AddCommand, byOf, type ChangeOptions, examples, withChange, withStore } from '../options.ts'
+import { addPausing } from '../pausing.ts'
 import { command, type StoreOptions, withHapax } from '../store.ts'
 
 interface RemoveOptions extends StoreOptions, ChangeOptions {
@@ -35,6 +36,7 @@ export const addConsumers: AddCommand = (root, io, done) => {
       )}`,
     )
     .action(async (name, options) => done(await consumersRemove(name, options, io)))
+  addPausing(consumers, 'consumer', io, done)
 }
 
 async function consumersList(options: StoreOptions & { json?: true }, io: Io): Promise<number> {

@@ -40,19 +40,31 @@ export const addExplain: AddCommand = (root, io, done) => {
 interface Life {
   readonly source: string
   readonly traces: readonly Trace[]
+  readonly waiting: readonly Waiting[]
   readonly next: readonly string[]
 }
 
+/** A place where the message waits, and why. */
+interface Waiting {
+  readonly where: 'inbox' | 'outbox'
+  readonly scope: string
+  readonly source: string
+  readonly seq: string
+  readonly why: string
+}
+
 async function explain(id: string, options: ExplainOptions, io: Io): Promise<number> {
-  const { found, complete, ...around } = await withEither(options, io, async (hapax) => {
+  const { found, complete, waits, ...around } = await withEither(options, io, async (hapax) => {
     const traces = await tracesOf(hapax, id, options)
     const [held, addresses] = [await keysBefore(hapax, traces), await addressesOf(hapax, traces)]
-    return { found: traces, held, addresses, complete: isComplete(hapax, id, options) }
+    const waits = await waitingIn(hapax, traces)
+    return { found: traces, held, addresses, waits, complete: isComplete(hapax, id, options) }
   })
   if (found.length === 0) throw unknown(id, options.source, complete)
   const lives = [...Map.groupBy(found, originIn)].map(([source, unsorted]): Life => {
     const traces = unsorted.toSorted(byTime)
-    return { source, traces, next: traces.flatMap((trace) => nextOf(trace, traces, around, options) ?? []) }
+    const waiting = waits.filter((each) => originIn(each) === source)
+    return { source, traces, waiting, next: traces.flatMap((trace) => nextOf(trace, traces, around, options) ?? []) }
   })
   if (options.json) json(io, { id, complete, messages: lives.map(document) })
   else {
@@ -115,18 +127,32 @@ async function keysBefore(hapax: AnyHapax, traces: readonly Trace[]): Promise<re
   return waits && 'keys' in hapax ? hapax.keys.list({ limit: 1_000 }) : []
 }
 
-function document({ source, traces, next }: Life): object {
+/** Why the message waits, in each place where it does. */
+async function waitingIn(hapax: AnyHapax, traces: readonly Trace[]): Promise<readonly Waiting[]> {
+  if (!('messages' in hapax)) return []
+  const waiting: Waiting[] = []
+  for (const trace of traces) {
+    if (trace.where !== 'inbox' && trace.where !== 'outbox') continue
+    const { where, seq, source } = trace
+    const name = trace.where === 'inbox' ? trace.consumer : trace.relay
+    waiting.push({ where, scope: name, source, seq, why: await hapax.messages.why(where, seq) })
+  }
+  return waiting
+}
+
+function document({ source, traces, waiting, next }: Life): object {
   return {
     source,
     type: traces[0]?.type,
     traceId: traceIdOf(traces),
     traces: traces.map(({ source: _, type: __, ...trace }) => trace),
+    waiting: waiting.map(({ source: _, ...each }) => each),
     next: next.join(' '),
   }
 }
 
 /** The copy of an event for an endpoint belongs to the event. */
-function originIn({ source }: Trace): string {
+function originIn({ source }: { readonly source: string }): string {
   return originOf(source)?.source ?? source
 }
 
@@ -136,7 +162,7 @@ interface Around {
   readonly addresses: Addresses
 }
 
-function tell(id: string, { source, traces, next }: Life, addresses: Addresses, io: Io): void {
+function tell(id: string, { source, traces, waiting, next }: Life, addresses: Addresses, io: Io): void {
   line(io, `${paint(io, 'bold', safe(id))}  ${safe(traces[0]?.type ?? '')} from ${safe(source)}`)
   const traceId = traceIdOf(traces)
   if (traceId !== undefined) line(io, `trace id ${traceId}`)
@@ -149,6 +175,9 @@ function tell(id: string, { source, traces, next }: Life, addresses: Addresses, 
   }
   line(io)
   for (const sentence of next) line(io, safe(sentence))
+  for (const { where, scope: name, why } of waiting) {
+    line(io, safe(`Why it waits in the ${where} of ${name}: ${why}`))
+  }
 }
 
 const STYLES: ReadonlyMap<string, 'red' | 'yellow'> = new Map([
@@ -220,6 +249,7 @@ const DEEDS: ReadonlyMap<string, string> = new Map([
   ['change', 'changed it'],
   ['remove', 'removed it'],
   ['import', 'imported receipts'],
+  ['note', 'left a note'],
 ])
 
 function note(text: string | null): string {

@@ -1,13 +1,12 @@
-import { type Command, InvalidArgumentError, Option } from 'commander'
+import { type Command, Option } from 'commander'
 import type { EffectQuery, ListResult, ReceiptQuery } from '../../admin/index.ts'
 import { safe, shellWord } from '../../base/index.ts'
 import type { ListedEffect, ListedReceipt } from '../../contracts/index.ts'
 import { EFFECT_STATES } from '../effects.ts'
-import { durationMs } from '../io/duration.ts'
 import { type Io, json, line } from '../io/io.ts'
 import { type Cell, type Column, table } from '../io/table.ts'
 import { when } from '../io/text.ts'
-import { type AddCommand, examples, wholeNumber, withStore } from '../options.ts'
+import { type AddCommand, examples, wholeNumber, withStore, withTimes } from '../options.ts'
 import { command, type StoreOptions, withHapax } from '../store.ts'
 import { addImport } from './import.ts'
 
@@ -64,26 +63,11 @@ export const addEffects: AddCommand = (root, io, done) => {
 
 function withList(each: Command): Command {
   return withStore(
-    each
-      .option('--consumer <name>', 'only those of this consumer')
-      .option('--since <time>', 'only those since then, such as 2h (ago) or 2026-05-01T12:00Z', moment)
-      .option('--until <time>', 'only those before then, such as 2h (ago) or 2026-05-01T12:00Z', moment)
+    withTimes(each.option('--consumer <name>', 'only those of this consumer'))
       .option('--limit <n>', 'how many to list', wholeNumber(1, 1000), 50)
       .option('--after <cursor>', 'the next page; the page before prints this cursor'),
   )
 }
-
-/** Reads a time: a duration ago, or a date. Without a zone it is UTC. */
-function moment(text: string): Date {
-  const ms = durationMs(text)
-  if (ms !== undefined) return new Date(Date.now() - ms)
-  const [, day, time = '00:00', zone = 'Z'] = DATE.exec(text) ?? []
-  const date = new Date(`${day}T${time}${zone}`)
-  if (Number.isFinite(date.getTime())) return date
-  throw new InvalidArgumentError('expected a time ago like 2h or 30d, or a date like 2026-05-01 or 2026-05-01T12:00Z')
-}
-
-const DATE = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d+)?)?)(Z|[+-]\d\d:\d\d)?)?$/
 
 function queryOf({ consumer, since, until, limit, after }: ListOptions): ReceiptQuery {
   return {

@@ -6,6 +6,7 @@ import { servesOf } from '../../worker/index.ts'
 import { CliError } from '../io/errors.ts'
 import { type Io, json, line } from '../io/io.ts'
 import { type AddCommand, byOf, type ChangeOptions, examples, withChange, withStore } from '../options.ts'
+import { addPausing } from '../pausing.ts'
 import { command, type StoreOptions, withHapax } from '../store.ts'
 import { tellRelays } from './status.ts'
 
@@ -32,6 +33,7 @@ export const addRelays: AddCommand = (root, io, done) => {
       ),
     )
     .action(async (name, destination, options) => done(await relaysMove(name, destination, options, io)))
+  addPausing(relays, 'relay', io, done)
 }
 
 async function relaysList(options: StoreOptions & { json?: true; exact?: true }, io: Io): Promise<number> {

@@ -104,8 +104,8 @@ async function sentList(options: ListOptions, io: Io): Promise<number> {
 }
 
 function document({ seq, relay, sentAt, message }: SentMessage): object {
-  const { id, source, type, key, data } = message
-  return { seq, sentAt, relay, id, source, type, key, ...payloadOf(data) }
+  const { id, source, type, key } = message
+  return { seq, sentAt, relay, id, source, type, key, ...payloadOf(message) }
 }
 
 function tell(page: readonly SentMessage[], next: string | undefined, options: ListOptions, io: Io): void {
@@ -153,15 +153,15 @@ async function republish(
   const where = sentWhere(options)
   const numbered = byNumber('sent republish', numbers, !isEmpty(where), options)
   return withHapax(options, io, (hapax) => {
-    const work = workOf(hapax, where)
+    const work = workOf(hapax, where, options)
     return numbered ? changeByNumber(work, numbers, options, io) : changeByFilter(work, options, io)
   })
 }
 
 const isEmpty = (where: SentWhere): boolean => Object.keys(where).length === 0
 
-function workOf(hapax: Hapax<unknown>, where: SentWhere): RowsWork {
-  const { sent } = hapax
+function workOf(hapax: Hapax<unknown>, where: SentWhere, options: StoreOptions): RowsWork {
+  const { sent, operations } = hapax
   return {
     change: 'republish',
     noun: 'published message',
@@ -175,7 +175,10 @@ function workOf(hapax: Hapax<unknown>, where: SentWhere): RowsWork {
     },
     one: (seq, by) => sent.republish(seq, by),
     count: () => sent.count(where),
-    all: (options) => sent.republishAll(isEmpty(where) ? { all: true } : where, options),
+    all: (chosen) => sent.republishAll(isEmpty(where) ? { all: true } : where, chosen),
+    begin: (chosen) =>
+      operations.begin({ kind: 'republish', ...(isEmpty(where) ? { all: true } : { where }), ...chosen }),
+    command: (words) => command(words, options),
   }
 }
 

@@ -2,13 +2,15 @@
 // attention are coloured. On a store for leased work only, it shows less.
 
 import { safe } from '../../base/index.ts'
-import type { ClaimStatus, StoreStatus, WorkerRow } from '../../contracts/index.ts'
+import type { BulkOperation, ClaimStatus, StoreStatus, WorkerRow } from '../../contracts/index.ts'
 import { servesOf } from '../../worker/index.ts'
 import { type Io, json, line, paint } from '../io/io.ts'
 import { type Cell, table } from '../io/table.ts'
 import { count, span } from '../io/text.ts'
 import { type AddCommand, examples, withStore } from '../options.ts'
+import { tellPauses } from '../pausing.ts'
 import { type StoreOptions, withEither } from '../store.ts'
+import { tellOperations } from './operations.ts'
 
 /** Adds `hapax status`. */
 export const addStatus: AddCommand = (root, io, done) => {
@@ -27,18 +29,23 @@ export const addStatus: AddCommand = (root, io, done) => {
 
 async function status(options: StoreOptions & { json?: true; exact?: true }, io: Io): Promise<number> {
   const exact = options.exact === true
-  const found = await withEither(
-    options,
-    io,
-    (hapax): Promise<StoreStatus | ClaimStatus> => ('keys' in hapax ? hapax.status({ exact }) : hapax.status()),
-  )
+  const found = await withEither(options, io, async (hapax): Promise<Found | ClaimStatus> => {
+    if (!('keys' in hapax)) return hapax.status()
+    const operations = (await hapax.operations.list()).filter(({ endedAt }) => endedAt === null)
+    return { ...(await hapax.status({ exact })), operations }
+  })
   if ('workers' in found) tellStatus(found, options, io)
   else if (options.json) json(io, found)
   else tellLeases(found, io)
   return 0
 }
 
-function tellStatus(found: StoreStatus, options: { json?: true }, io: Io): void {
+/** A status, and the operations that have not ended. */
+interface Found extends StoreStatus {
+  readonly operations: readonly BulkOperation[]
+}
+
+function tellStatus(found: Found, options: { json?: true }, io: Io): void {
   if (options.json) json(io, document(found))
   else tell(found, io)
 }
@@ -62,7 +69,7 @@ function tellLeaseConsumers(consumers: ClaimStatus['consumers'], io: Io): void {
   )
 }
 
-function document(found: StoreStatus): object {
+function document(found: Found): object {
   return { ...found, workers: found.workers.map((worker) => ({ ...worker, serves: servesJson(worker) })) }
 }
 
@@ -71,8 +78,8 @@ function servesJson(worker: WorkerRow): object {
   return { consumers: Object.fromEntries(consumers), relays, stuck }
 }
 
-function tell(found: StoreStatus, io: Io): void {
-  const { consumers, relays, workers } = found
+function tell(found: Found, io: Io): void {
+  const { consumers, relays, workers, paused, operations } = found
   if (consumers.length === 0) line(io, 'no consumer has taken a message yet')
   else tellConsumers(found, io)
   line(io)
@@ -81,6 +88,14 @@ function tell(found: StoreStatus, io: Io): void {
   line(io)
   if (workers.length === 0) line(io, 'no workers are running')
   else tellWorkers(workers, io)
+  if (paused.length > 0) {
+    line(io)
+    tellPauses(paused, found.at, io)
+  }
+  if (operations.length > 0) {
+    line(io)
+    tellOperations(operations, io)
+  }
 }
 
 const numbers = (...titles: string[]) => titles.map((title) => ({ title, align: 'right' as const }))

@@ -1,6 +1,8 @@
 // Runs the worker of a configuration file, with the life cycle that containers expect: start, retry, stop at a signal, exit code.
 
+import { systemClock } from '../../base/index.ts'
 import type { Served } from '../../contracts/index.ts'
+import { runOnce } from '../../worker/index.ts'
 import { type Config, readConfig } from '../config.ts'
 import { CliError } from '../io/errors.ts'
 import type { Io } from '../io/io.ts'
@@ -12,12 +14,14 @@ import { Ending, ended, type Service, started } from '../serving.ts'
 interface WorkOptions {
   readonly config?: string
   readonly deadline: number
+  readonly once?: true
+  readonly max: number
   readonly json?: true
 }
 
 /** What the configuration file exports for this command; on any store. */
 interface Application {
-  readonly worker: Service & { readonly serving: Served }
+  readonly worker: Service & { readonly serving: Served; drain(): Promise<void> }
   readonly hapax: { close(): Promise<void> }
 }
 
@@ -31,8 +35,10 @@ export const addWork: AddCommand = (root, io, done) => {
   root
     .command('work')
     .description('Runs the worker that hapax.config.ts exports: consumers, relays and cleanup.')
-    .option('--config <file>', 'the configuration file (default: hapax.config.ts, .js or .mjs in this directory)')
+    .option('--config <file>', 'the configuration file (default: hapax.config.ts, .mts, .js or .mjs in this directory)')
     .addOption(durationOption('--deadline <time>', 'how long to wait for handlers when stopping', [0, WAIT_MS], 30_000))
+    .option('--once', 'work what is due and end, for a scheduler')
+    .addOption(durationOption('--max <time>', 'with --once: when to end at the latest', [1_000, WAIT_MS], 60_000))
     .option('--json', 'log one JSON object per line')
     .addHelpText(
       'after',
@@ -46,10 +52,12 @@ such as enum.
 Runs until SIGTERM or SIGINT, then waits for running handlers. Those that have
 not finished by the deadline are aborted and retried later. A second signal ends
 it at once. If the database or a broker is unavailable at the start, it retries.
+With --once it ends when nothing is due, or after --max, and fails if it cannot
+start. What a broker has not delivered by then is left to the next run.
 Its own log goes to stderr; the worker logs to the logger of createHapax.
 Exit codes: 0 stopped, 130 or 143 ended by a second signal, 1 failure,
 2 wrong usage.
-${examples('hapax work', 'hapax work --config services/billing/hapax.config.ts --deadline 2m', 'hapax work --json')}`,
+${examples('hapax work', 'hapax work --config services/billing/hapax.config.ts --deadline 2m', 'hapax work --once --max 50s')}`,
     )
     .action(async (options) => done(await work(options, io)))
 }
@@ -70,6 +78,7 @@ async function run(worker: Application['worker'], options: WorkOptions, ending: 
   const log = new ProcessLog(io, options.json === true)
   const serving = { ending, log, store: 'the store', deadlineMs: options.deadline, lost: 'what was running is retried' }
   log.info(`worker starting: ${served(worker.serving)}`)
+  if (options.once) return runToEnd(worker, options, ending, log)
   const early = await started(worker, serving)
   if (early !== undefined) return early.exitCode
   log.recovered('store', 'the store is back')
@@ -78,6 +87,19 @@ async function run(worker: Application['worker'], options: WorkOptions, ending: 
   const { exitCode, stopped } = await ended(worker, serving)
   if (stopped) log.info('stopped')
   return exitCode
+}
+
+/** Works what is due. A signal ends it earlier. */
+async function runToEnd(
+  worker: Application['worker'],
+  options: WorkOptions,
+  ending: Ending,
+  log: ProcessLog,
+): Promise<number> {
+  void ending.first.then(() => worker.stop({ deadlineMs: options.deadline }))
+  const drained = await runOnce(worker, systemClock, options.max)
+  log.info(drained && !ending.once ? 'stopped: nothing is due' : 'stopped before nothing was due')
+  return 0
 }
 
 /** What a worker serves, in one line. */
@@ -93,9 +115,11 @@ function served({ consumers, disabled, relays }: Served): string {
 async function findApplication({ config }: WorkOptions, io: Io): Promise<Application> {
   const found = await readConfig(io, config)
   if (found !== undefined) return applicationOf(found)
-  throw new CliError('usage', 'there is no hapax.config.ts (.js, .mjs) in this directory, and --config names none', [
-    `what it exports: ${EXAMPLE}`,
-  ])
+  throw new CliError(
+    'usage',
+    'there is no hapax.config.ts (.mts, .js, .mjs) in this directory, and --config names none',
+    [`what it exports: ${EXAMPLE}`],
+  )
 }
 
 function applicationOf({ name, config: { hapax, worker } }: Config): Application {
@@ -110,7 +134,7 @@ function wrong(name: string, what: string, got: unknown): CliError {
 }
 
 function isWorker(value: unknown): value is Application['worker'] {
-  return can(value, 'start') && can(value, 'stop') && 'serving' in value
+  return can(value, 'start') && can(value, 'stop') && can(value, 'drain') && 'serving' in value
 }
 
 function can<Name extends string>(value: unknown, name: Name): value is Record<Name, () => Promise<void>> {

@@ -11,6 +11,8 @@ export interface CrewOptions {
   readonly seed: number
   readonly messages: number
   readonly kills: number
+  /** Whether some orders fail for good. @default false */
+  readonly declining?: boolean
 }
 
 /** A handler takes about 3 ms, so a kill falls inside it, at its commit or shortly after. */
@@ -45,7 +47,8 @@ export class Crew {
   }
 
   start(): void {
-    const child = startWorker(this.#options.path, this.#options.seed)
+    const { path, seed, declining = false } = this.#options
+    const child = startWorker(path, seed, declining)
     this.#child = child
     this.#badStarts += 1
     child.on('message', (report: Report) => this.#hear(child, report))

@@ -1,6 +1,3 @@
-import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { silentLogger } from '../../base/index.ts'
 import { createHapax, type Hapax } from '../../index.ts'
@@ -10,6 +7,7 @@ import { type Io, json } from '../io/io.ts'
 import { Broker } from './broker.ts'
 import { chance } from './chance.ts'
 import { Crew } from './crew.ts'
+import { KEEP_MS, newDatabase } from './database.ts'
 import { Books, createTables, OrderPlaced, placeOrder } from './shop.ts'
 import { type Progress, type Result, Show } from './show.ts'
 import { TAKEOVER_MS } from './worker.ts'
@@ -20,6 +18,7 @@ export interface DemoOptions {
   readonly kills?: number
   readonly seed?: number
   readonly json?: true
+  readonly console?: true
 }
 
 const DEFAULT_KILLS = 5
@@ -29,16 +28,12 @@ const PACE_MS = 15
 /** How long to wait for the last message before the audit. */
 const PATIENCE_MS = 60_000
 const POLL_MS = 200
-/** How long the databases of earlier runs are kept. */
-const KEEP_MS = 3_600_000
-const PREFIX = 'hapax-demo-'
 
 /** Runs a shop through duplicates, errors and killed workers, and then audits its tables. Returns 1 if an order was lost or doubled. */
 export async function demo(options: DemoOptions, io: Io): Promise<number> {
   const { messages, seed = Math.floor(Math.random() * 1_000_000) } = options
   const kills = checkedKills(options)
-  removeOld()
-  const path = join(mkdtempSync(join(tmpdir(), PREFIX)), 'shop.db')
+  const path = newDatabase()
   const hapax = createHapax({ store: sqlite({ path }), source: '/demo/shop', logger: silentLogger })
   await hapax.migrate()
   createTables(path)
@@ -151,18 +146,6 @@ class Run {
       seconds,
       store,
       exampleId,
-    }
-  }
-}
-
-/** The database of a run is kept for inspection; those of earlier runs are deleted after an hour. */
-function removeOld(): void {
-  for (const name of readdirSync(tmpdir()).filter((each) => each.startsWith(PREFIX))) {
-    const path = join(tmpdir(), name)
-    try {
-      if (Date.now() - statSync(path).mtimeMs > KEEP_MS) rmSync(path, { recursive: true, force: true })
-    } catch {
-      // It belongs to another user, or is gone already.
     }
   }
 }

@@ -1,7 +1,7 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import { silentLogger } from '../../base/index.ts'
+import { Permanent, silentLogger } from '../../base/index.ts'
 import { createHapax } from '../../index.ts'
 import { sqlite } from '../../stores/sqlite/index.ts'
 import { type Handed, type QueueReport, queueOf } from './broker.ts'
@@ -19,20 +19,21 @@ const WORK_MS = 3
 /** How soon the next process takes over from a killed one: far below the default, so that the demo stays short. */
 export const TAKEOVER_MS = 1500
 const ERROR_RATE = 1 / 6
+const DECLINED_RATE = 1 / 12
 
 /** Starts the worker as a process of its own. */
-export function startWorker(path: string, seed: number): ChildProcess {
-  return fork(THIS_FILE, [path, String(seed)], {
+export function startWorker(path: string, seed: number, declining: boolean): ChildProcess {
+  return fork(THIS_FILE, [path, String(seed), ...(declining ? ['declining'] : [])], {
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
     // Payloads are bytes, which JSON cannot carry.
     serialization: 'advanced',
   })
 }
 
-const [, script, database, seedText] = process.argv
-if (script === THIS_FILE && database !== undefined) await main(database, Number(seedText))
+const [, script, database, seedText, declining] = process.argv
+if (script === THIS_FILE && database !== undefined) await main(database, Number(seedText), declining !== undefined)
 
-async function main(path: string, seed: number): Promise<void> {
+async function main(path: string, seed: number, isDeclining: boolean): Promise<void> {
   const tell = (report: Report): void => {
     // Sending to a parent that has just died would throw.
     if (process.connected) process.send?.(report, undefined, {}, () => {})
@@ -48,6 +49,9 @@ async function main(path: string, seed: number): Promise<void> {
     tell({ kind: 'working' })
     // The invoice is written but not committed. From here to the acknowledgement, the process may be killed at any time.
     await sleep(WORK_MS)
+    // Most of those that a person tries again are fine then.
+    if (isDeclining && chance(seed, 'card', order.orderId) < DECLINED_RATE && Math.random() < 0.5)
+      throw new Permanent('the card was declined')
     if (chance(seed, 'error', order.orderId, ctx.attempt) < ERROR_RATE)
       throw new Error('the tax service did not answer')
   })

@@ -18,9 +18,13 @@ export function changes(old: unknown, now: unknown, path: string = ''): readonly
   return [{ mark: '~', text: `${place}: ${before} -> ${after}` }]
 }
 
+/** A number that keeps its digits (`exactJson`) is an object, too. */
 function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null
+  return typeof value === 'object' && value !== null && !isRawJSON(value)
 }
+
+// Newer than the type definitions.
+const isRawJSON: (value: unknown) => boolean = Reflect.get(JSON, 'isRawJSON')
 
 /** Own fields only: `__proto__` as a field of the value is not the prototype. */
 function own(value: Record<string, unknown>, name: string): unknown {

@@ -1,16 +1,38 @@
+import { isJson, isTextual, type StoredMessage, unpackAttributes } from '../../message/index.ts'
 import { plural } from './text.ts'
 
-/** A payload for programs: the JSON value, or the bytes as base64. */
+/** A payload for programs: the JSON value or the text, or the bytes as base64. */
 export type Payload = { readonly data: unknown } | { readonly dataBase64: string }
 
-/** Decodes a payload for `--json`. */
-export function payloadOf(data: Uint8Array): Payload {
+/** Decodes the payload of a message for `--json`, by its content type as far as that is true. */
+export function payloadOf(message: Pick<StoredMessage, 'attributes' | 'data'>): Payload {
+  const { data } = message
+  const kind = kindOf(message)
   try {
-    return { data: exactJson(new TextDecoder('utf-8', { fatal: true }).decode(data)) }
+    if (kind === 'text') return { data: wholeText.decode(data) }
+    if (kind === 'json') return { data: exactJson(utf8.decode(data)) }
   } catch {
-    return { dataBase64: Buffer.from(data).toString('base64') }
+    // It is not what it is said to be.
+  }
+  return { dataBase64: Buffer.from(data).toString('base64') }
+}
+
+/** What the payload of a message is said to be. */
+export function kindOf({ attributes }: Pick<StoredMessage, 'attributes'>): 'json' | 'text' | 'bytes' {
+  const contentType = contentTypeIn(attributes)
+  return isJson(contentType) ? 'json' : isTextual(contentType) ? 'text' : 'bytes'
+}
+
+function contentTypeIn(attributes: string): string | undefined {
+  try {
+    return unpackAttributes({ id: '', source: '', type: '', key: null, attributes }).datacontenttype
+  } catch {
+    return undefined
   }
 }
+
+const utf8 = new TextDecoder('utf-8', { fatal: true })
+const wholeText = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
 // Newer than the type definitions.
 const rawJSON: (text: string) => unknown = Reflect.get(JSON, 'rawJSON')

@@ -13,7 +13,7 @@ import { CliError } from '../../io/errors.ts'
 import type { Io } from '../../io/io.ts'
 import { type Done, examples, withStore } from '../../options.ts'
 import { failedNames, failedSeq } from '../../seq.ts'
-import { type AnyHapax, type StoreOptions, withEither } from '../../store.ts'
+import { type AnyHapax, command, type StoreOptions, withEither } from '../../store.ts'
 import { type FailedFilters, failedWhere, withFailedFilters } from './where.ts'
 
 /** Options of `hapax failed retry` and `hapax failed discard`. */
@@ -28,11 +28,11 @@ const DESCRIPTIONS = {
 
 /** Adds `hapax failed retry` or `hapax failed discard`. */
 export function addFailedChange(failed: Command, change: Change, io: Io, done: Done): void {
-  const command = failed
+  const added = failed
     .command(change)
     .description(DESCRIPTIONS[change])
     .argument('[message...]', 'the numbers as listed, or the ids', failedNames)
-  withStore(withRows(withFailedFilters(command)))
+  withStore(withRows(withFailedFilters(added)))
     .addHelpText(
       'after',
       examples(
@@ -62,12 +62,12 @@ async function failedChange(
     throw new CliError('usage', 'a message that an edit replaced cannot be retried: retry its replacement')
   }
   return withEither(options, io, (hapax) => {
-    const work = workOf(hapax, change, where)
+    const work = workOf(hapax, change, where, options)
     return numbered ? changeByNumber(work, numbers, options, io) : changeByFilter(work, options, io)
   })
 }
 
-function workOf(hapax: AnyHapax, change: Change, where: FailedWhere | undefined): RowsWork {
+function workOf(hapax: AnyHapax, change: Change, where: FailedWhere | undefined, options: StoreOptions): RowsWork {
   const { failed } = hapax
   const which = where ?? ({ all: true } as const)
   return {
@@ -85,6 +85,11 @@ function workOf(hapax: AnyHapax, change: Change, where: FailedWhere | undefined)
     },
     one: (seq, by) => failed[change](seq, by),
     count: () => failed.count(where),
-    all: (options) => (change === 'retry' ? failed.retryAll(which, options) : failed.discardAll(which, options)),
+    all: (chosen) => (change === 'retry' ? failed.retryAll(which, chosen) : failed.discardAll(which, chosen)),
+    ...('operations' in hapax && {
+      begin: (chosen) =>
+        hapax.operations.begin({ kind: change, ...(where === undefined ? { all: true } : { where }), ...chosen }),
+    }),
+    command: (words) => command(words, options),
   }
 }

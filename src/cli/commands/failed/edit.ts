@@ -1,9 +1,8 @@
 // Replaces the data of a failed message. The new message gets a new id, because the old id may have been processed elsewhere under the
-// old data. The changes are shown before they are made, and numbers that JavaScript cannot represent are refused.
+// old data. The changes are shown before they are made, and what was given is stored as it is: no digit of a number changes.
 
 import { readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
-import { isDeepStrictEqual } from 'node:util'
 import type { Command } from 'commander'
 import { asError, messageOf, safe, shellWord } from '../../../base/index.ts'
 import type { FailedMessage } from '../../../contracts/index.ts'
@@ -11,7 +10,7 @@ import { stubOf } from '../../../message/index.ts'
 import { CliError } from '../../io/errors.ts'
 import { type Io, json, line, paint } from '../../io/io.ts'
 import { changes, type JsonChange } from '../../io/json-changes.ts'
-import { payloadOf } from '../../io/payload.ts'
+import { exactJson, kindOf, payloadOf } from '../../io/payload.ts'
 import { permission } from '../../io/permission.ts'
 import { byOf, type ChangeOptions, type Done, examples, withChange, withStore } from '../../options.ts'
 import { failedName, failedSeq, withConsumer } from '../../seq.ts'
@@ -30,7 +29,7 @@ export function addFailedEdit(failed: Command, io: Io, done: Done): void {
   withStore(withChange(withConsumer(failed.command('edit'))))
     .argument('<message>', 'the number as listed, or the id', failedName)
     .description('Replaces a failed message with one that has new data and a new id.')
-    .option('--data <json>', 'the new data')
+    .option('--data <data>', 'the new data: JSON, or a text if the message has one')
     .option('--file <path>', 'a file with the new data; - reads standard input')
     .option('--yes', 'do not ask for confirmation after the editor')
     .addHelpText(
@@ -53,22 +52,24 @@ async function failedEdit(typed: string, options: EditOptions, io: Io): Promise<
     if (found.replacedBy !== null) {
       throw new CliError('not-found', `${seq} was already replaced by ${found.replacedBy}`)
     }
-    const data = parsed(given ?? (await fromEditor(found, io)))
-    const payload = payloadOf(found.message.data)
+    const data = given ?? (await fromEditor(found, io))
+    const now = readable(data, kindOf(found.message))
+    const payload = payloadOf(found.message)
     const old = 'data' in payload ? payload.data : undefined
-    if ('data' in payload && isDeepStrictEqual(old, data)) {
+    const different = changes(old, now)
+    if ('data' in payload && different.length === 0) {
       throw new CliError('refused', 'the data is the same: nothing was changed')
     }
-    if (!options.json) tellChanges(changes(old, data), io)
+    if (!options.json) tellChanges(different, io)
     if (options.dryRun) return conclude(seq, undefined, options, io)
     if (given === undefined) await permission(io, options.yes === true, 'an edit', 'Replace the message?')
-    const { id } = await hapax.failed.edit(seq, data, { by: byOf(options) })
+    const { id } = await hapax.failed.edit(seq, data, { by: byOf(options), exact: true })
     return conclude(seq, id, options, io)
   })
 }
 
 /** The new data from the command line; undefined if it comes from the editor. */
-function givenText({ data, file }: EditOptions, io: Io): string | undefined {
+function givenText({ data, file }: EditOptions, io: Io): string | Buffer | undefined {
   if (data !== undefined && file !== undefined) throw new CliError('usage', 'expected --data or --file, got both')
   if (data !== undefined) return data
   if (file === undefined) {
@@ -77,7 +78,7 @@ function givenText({ data, file }: EditOptions, io: Io): string | undefined {
     return undefined
   }
   try {
-    return readFileSync(file === '-' ? 0 : resolve(io.cwd, file), 'utf8')
+    return readFileSync(file === '-' ? 0 : resolve(io.cwd, file))
   } catch (error) {
     throw new CliError('usage', `${file} could not be read: ${messageOf(asError(error))}`)
   }
@@ -94,24 +95,34 @@ async function fromEditor({ seq, message }: FailedMessage, io: Io): Promise<stri
     const what = `the payload of ${seq} is incomplete: give the new data with --data or --file`
     throw new CliError('usage', what)
   }
-  const payload = payloadOf(message.data)
-  const text = 'data' in payload ? JSON.stringify(payload.data, null, 2) : Buffer.from(message.data).toString('utf8')
-  return editorOf(io)(`${text}\n`)
+  const kind = kindOf(message)
+  if (kind === 'bytes') throw new CliError('usage', `the payload of ${seq} is bytes: give the new ones with --file`)
+  const payload = payloadOf(message)
+  const text = Buffer.from(message.data).toString('utf8')
+  if (kind === 'text') return withoutAddedEnd(await editorOf(io)(text), text)
+  const written = await editorOf(io)(`${'data' in payload ? JSON.stringify(payload.data, null, 2) : text}\n`)
+  // The spaces are the editor's, not the message's.
+  return JSON.stringify(parsed(written))
+}
+
+/** Many editors end a file with a newline, which a text need not have. */
+function withoutAddedEnd(text: string, old: string): string {
+  return old.endsWith('\n') ? text : text.replace(/\r?\n$/, '')
+}
+
+/** What was given, as people read it: JSON as a value whose numbers keep their digits, bytes by their number. */
+function readable(given: string | Buffer, kind: ReturnType<typeof kindOf>): unknown {
+  if (kind === 'bytes') return `${Buffer.byteLength(given)} bytes`
+  const text = given.toString()
+  return kind === 'text' ? text : parsed(text)
 }
 
 function parsed(text: string): unknown {
   try {
-    return JSON.parse(text, exact)
+    return exactJson(text)
   } catch (error) {
     throw new CliError('usage', `expected the new data to be JSON: ${messageOf(asError(error))}`)
   }
-}
-
-/** Refuses a number that would be stored as another one. */
-function exact(_: string, value: unknown, { source }: { source?: string } = {}): unknown {
-  if (typeof value !== 'number' || source === undefined) return value
-  if (Number.isFinite(value) && (Number.isSafeInteger(value) || !/^-?\d+$/.test(source))) return value
-  throw new Error(`the number ${source} cannot be represented exactly; write it as a string`)
 }
 
 const STYLES = { '+': 'green', '-': 'red', '~': 'yellow' } as const

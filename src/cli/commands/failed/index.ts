@@ -8,6 +8,7 @@ import { type AddCommand, type Done, examples, withPages, withStore } from '../.
 import { command, type StoreOptions, withEither } from '../../store.ts'
 import { addFailedChange } from './change.ts'
 import { addFailedEdit } from './edit.ts'
+import { addFailedNote } from './note.ts'
 import { addFailedSettle } from './settle.ts'
 import { addFailedShow, summary } from './show.ts'
 import { type FailedFilters, failedWhere, filterWords, withFailedFilters } from './where.ts'
@@ -31,6 +32,7 @@ export const addFailed: AddCommand = (root, io, done) => {
   addFailedChange(failed, 'retry', io, done)
   addFailedEdit(failed, io, done)
   addFailedSettle(failed, io, done)
+  addFailedNote(failed, io, done)
   addFailedChange(failed, 'discard', io, done)
 }
 

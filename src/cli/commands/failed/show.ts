@@ -9,7 +9,7 @@ import { type MessageAttributes, originOf, type Stub, stubOf, unpackAttributes }
 import { type Hint, howToSettle, isMade, isUnsettled, journal, tellHints, tellJournal } from '../../effects.ts'
 import { tellHistory } from '../../history.ts'
 import { type Io, json, line, paint } from '../../io/io.ts'
-import { type Payload, payloadOf, printable } from '../../io/payload.ts'
+import { kindOf, type Payload, payloadOf, printable } from '../../io/payload.ts'
 import { plural, when } from '../../io/text.ts'
 import { type Done, examples, withStore } from '../../options.ts'
 import { failedName, failedSeq, withConsumer } from '../../seq.ts'
@@ -34,7 +34,7 @@ async function failedShow(typed: string, options: ShowOptions, io: Io): Promise<
     return [message, message?.origin === 'inbox' ? await failed.effects(message.seq) : [], 'sent' in hapax] as const
   })
   if (found === undefined) throw noSuchFailed(typed, options)
-  const payload = payloadOf(found.message.data)
+  const payload = payloadOf(found.message)
   if (options.json) {
     const { headers, ...attributes } = attributesOf(found)
     const more = { headers: headers ?? {}, ...payload, ...journal(found, effects) }
@@ -57,11 +57,10 @@ function tell(found: FailedMessage, effects: readonly EffectRow[], payload: Payl
   tellError(error, io)
   line(io)
   tellHistory(found, io)
-  line(
-    io,
-    paint(io, 'dim', 'data' in payload ? 'payload' : `payload, ${plural(message.data.length, 'byte')}, not JSON`),
-  )
-  const text = 'data' in payload ? JSON.stringify(payload.data, null, 2) : printable(message.data)
+  const isJson = 'data' in payload && kindOf(message) === 'json'
+  const what = isJson ? 'payload' : `payload, ${plural(message.data.length, 'byte')}, not JSON`
+  line(io, paint(io, 'dim', what))
+  const text = isJson ? JSON.stringify(payload.data, null, 2) : printable(message.data)
   for (const each of safeLines(text)) line(io, `  ${each}`)
   line(io)
 }

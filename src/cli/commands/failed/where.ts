@@ -1,12 +1,13 @@
-import type { Command } from 'commander'
+import { type Command, Option } from 'commander'
 import { safe, shellWord } from '../../../base/index.ts'
 import type { FailedWhere, Origin } from '../../../contracts/index.ts'
 import { durationText } from '../../io/duration.ts'
 import { CliError } from '../../io/errors.ts'
-import { withAges } from '../../options.ts'
+import { withAges, withTimes } from '../../options.ts'
 
 /** The filters of failed messages, as typed. */
 export interface FailedFilters {
+  readonly origin?: Origin
   readonly consumer?: string
   readonly relay?: string
   readonly type?: string
@@ -14,34 +15,48 @@ export interface FailedFilters {
   readonly error?: string
   readonly olderThan?: number
   readonly newerThan?: number
+  readonly since?: Date
+  readonly until?: Date
   readonly replaced?: true
 }
 
 /** Adds the filters to a command. */
 export function withFailedFilters(command: Command): Command {
-  return withAges(
-    command
-      .option('--consumer <name>', 'only those of this consumer')
-      .option('--relay <name>', 'only those of this relay')
-      .option('--type <type>', 'only those of this type')
-      .option('--reason <code>', 'only those with this failure reason')
-      .option('--error <hash>', 'only those with this error; failed list --group shows the hashes'),
+  return withTimes(
+    withAges(
+      command
+        .option('--consumer <name>', 'only those of this consumer')
+        .option('--relay <name>', 'only those of this relay')
+        .option('--type <type>', 'only those of this type')
+        .option('--reason <code>', 'only those with this failure reason')
+        .option('--error <hash>', 'only those with this error; failed list --group shows the hashes')
+        .addOption(
+          new Option('--origin <place>', 'only those of consumers, or of relays').choices(['inbox', 'outbox']),
+        ),
+    ),
   ).option('--replaced', 'only those that an edit replaced; they are kept for reference')
 }
 
 /** The filters as a query; undefined if there is none. */
 export function failedWhere(filters: FailedFilters): FailedWhere | undefined {
-  const { consumer, relay, type, reason, error, olderThan, newerThan, replaced } = filters
+  const { origin, consumer, relay, type, reason, error, olderThan, newerThan, since, until, replaced } = filters
   if (consumer !== undefined && relay !== undefined) {
     throw new CliError('usage', 'expected --consumer or --relay, got both')
   }
+  const named = scope(consumer, relay)
+  if (origin !== undefined && origin !== (named.origin ?? origin)) {
+    throw new CliError('usage', `expected --origin ${named.origin} or none, got ${origin}`)
+  }
   const where = {
-    ...scope(consumer, relay),
+    ...(origin !== undefined && { origin }),
+    ...named,
     ...(type !== undefined && { type }),
     ...(reason !== undefined && { reason }),
     ...(error !== undefined && { errorHash: error }),
     ...(olderThan !== undefined && { olderThanMs: olderThan }),
     ...(newerThan !== undefined && { newerThanMs: newerThan }),
+    ...(since !== undefined && { since }),
+    ...(until !== undefined && { until }),
     ...(replaced && { replaced }),
   }
   return Object.keys(where).length === 0 ? undefined : where
@@ -55,13 +70,16 @@ function scope(consumer: string | undefined, relay: string | undefined): { origi
 
 /** The filters as words of a command to paste. */
 export function filterWords(filters: FailedFilters): string {
-  const { consumer, relay, type, reason, error, olderThan, newerThan, replaced } = filters
+  const { origin, consumer, relay, type, reason, error, olderThan, newerThan, since, until, replaced } = filters
   const words: string[] = []
-  for (const [name, value] of Object.entries({ consumer, relay, type, reason, error })) {
+  for (const [name, value] of Object.entries({ origin, consumer, relay, type, reason, error })) {
     if (value !== undefined) words.push(`--${name} ${shellWord(safe(value))}`)
   }
   if (olderThan !== undefined) words.push(`--older-than ${durationText(olderThan)}`)
   if (newerThan !== undefined) words.push(`--newer-than ${durationText(newerThan)}`)
+  for (const [name, value] of Object.entries({ since, until })) {
+    if (value !== undefined) words.push(`--${name} ${value.toISOString()}`)
+  }
   if (replaced) words.push('--replaced')
   return words.join(' ')
 }
