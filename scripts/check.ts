@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { stripVTControlCharacters, styleText } from 'node:util'
 import manifest from '../package.json' with { type: 'json' }
+import { generate, generateExample } from '../test/support/prisma/generate.ts'
 
 const root = join(import.meta.dirname, '..')
 const env = {
@@ -20,13 +21,21 @@ interface Result {
 
 const steps: Record<string, () => Promise<Result>> = {
   // All steps run concurrently, and several checkers would do some of the work twice.
-  types: () => run('tsc', ['--project', 'tsconfig.json', '--checkers', '1']),
+  types: () =>
+    inOrder(root, [
+      ['tsc', '--project', 'tsconfig.json', '--checkers', '1'],
+      ['tsc', '--project', 'src/console/page', '--checkers', '1', '--noEmit'],
+      ['tsc', '--project', 'examples/apps/nestjs-typeorm', '--checkers', '1', '--noEmit', '--rootDir', '.'],
+    ]),
   'lint and format': () => run('biome', ['check', '--error-on-warnings', '--diagnostic-level=warn']),
   exports: checkExports,
   'dead code': () => run('knip', []),
   'unit tests': () => run('vitest', ['run', '--project', 'unit']),
 }
 
+// Types are checked against what Prisma generates.
+generate()
+generateExample()
 const results = await Promise.all(Object.entries(steps).map(([name, step]) => report(name, step)))
 process.exitCode = results.every(Boolean) ? 0 : 1
 
@@ -49,7 +58,7 @@ function quoted(output: string): string {
 async function checkExports(): Promise<Result> {
   const copy = mkdtempSync(join(tmpdir(), 'hapax-check-'))
   try {
-    const packedFiles = manifest.files.filter((name) => name !== 'dist')
+    const packedFiles = manifest.files.filter((name) => name !== 'dist' && !name.startsWith('!'))
     for (const name of ['package.json', 'tsconfig.json', 'tsconfig.build.json', ...packedFiles]) {
       cpSync(join(root, name), join(copy, name), { recursive: true })
     }

@@ -4,15 +4,18 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { constants } from 'node:os'
 import { delimiter, join } from 'node:path'
+import { leftToOtherRun } from '../test/support/runs.ts'
 import { neededServers, serverVariables } from '../test/support/servers.ts'
+import { fromMaven } from './servers/kafka.ts'
 import { services as all, onlyInstalled } from './services/all.ts'
 import { canInstall, install } from './services/apt.ts'
-import { composeAnswers, composeLaunch } from './services/compose.ts'
+import { composeAnswers, composeLaunch, imageVariable } from './services/compose.ts'
 import { type Keeper, keep, newDirectory, release, untilReady } from './services/instance.ts'
+import { kafkaBroker } from './services/kafka-broker.ts'
 import type { Order } from './services/keeper.ts'
 import { pgbouncer } from './services/pgbouncer.ts'
 import { freePort } from './services/port.ts'
-import type { Installation, Service, Startable } from './services/service.ts'
+import { type Installable, type Installation, LOOPBACK, type Service } from './services/service.ts'
 
 /** How a server is provided. */
 type Origin = { how: 'given'; url: string } | { how: 'private'; installation: Installation } | { how: 'compose' }
@@ -26,6 +29,7 @@ process.exitCode = await main(process.argv.slice(process.argv[2] === '--' ? 3 : 
 async function main(command: string[]): Promise<number> {
   try {
     installOrSkip(onlyInstalled)
+    await fetchOrSkip()
     const urls = await openAll(originsOfAll(all.filter(({ name }) => neededServers().includes(name))))
     const behind = urls[serverVariables.postgres]
     if (behind !== undefined) Object.assign(urls, await openAll(originsOf([pgbouncer(behind)])))
@@ -58,13 +62,21 @@ function originsOf(services: Service[]): [Service, Origin][] {
 }
 
 /** Installs what tests start themselves. */
-function installOrSkip(servers: readonly Startable[]): void {
+function installOrSkip(servers: readonly Installable[]): void {
   const absent = servers.filter((server) => server.find() === undefined)
   if (absent.length === 0) return
   const complaint = canInstall() ? installAll(absent) : undefined
   for (const { title, find, debianPackages } of absent) {
     if (find() === undefined) reportSkipped(`${title} (Debian: ${debianPackages.join(' ')})`, complaint)
   }
+}
+
+/** A real Kafka, which the tests that need one start themselves; `npm test` runs none of them. */
+async function fetchOrSkip(): Promise<void> {
+  const isLeftOut = leftToOtherRun(join(import.meta.dirname, '..')).includes('test/faults/clusters/*.test.ts')
+  if (isLeftOut || !neededServers().includes('kafka') || kafkaBroker.find() !== undefined) return
+  console.error('services: fetching Apache Kafka')
+  await fromMaven().catch((error: Error) => reportSkipped(kafkaBroker.title, error.message))
 }
 
 function reportSkipped(what: string, complaint: string | undefined): void {
@@ -82,11 +94,12 @@ function inCompose({ otherwise }: Service): boolean {
 function originOf(service: Service): Origin | undefined {
   const url = process.env[serverVariables[service.name]]
   if (url) return { how: 'given', url }
+  if (process.env[imageVariable(service.name)]) return { how: 'compose' }
   const installation = service.find()
   return installation && { how: 'private', installation }
 }
 
-function installAll(services: readonly Startable[]): string | undefined {
+function installAll(services: readonly Installable[]): string | undefined {
   const packages = services.flatMap((service) => service.debianPackages)
   console.error(`services: installing ${packages.join(' and ')} with apt-get`)
   return install(packages)
@@ -144,7 +157,11 @@ async function launch(service: Service, origin: Exclude<Origin, { how: 'given' }
     return { url, keeper, described: 'a container of Docker Compose' }
   }
   const { from, user, launch } = origin.installation
-  return { url, keeper: keepAlive(service, { directory, user, launch: launch({ directory, port }) }), described: from }
+  return {
+    url,
+    keeper: keepAlive(service, { directory, user, launch: launch({ directory, port, address: LOOPBACK }) }),
+    described: from,
+  }
 }
 
 function keepAlive(service: Service, order: Order): Keeper {

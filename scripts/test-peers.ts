@@ -1,25 +1,39 @@
-// Runs the suites of stores and brokers with the oldest client libraries that package.json allows: `npm run test:peers`, or some of them:
+// Runs the suites of stores and brokers with the oldest client libraries and ORMs that should pass: `npm run test:peers`, or some of them:
 // `npm run test:peers -- pg amqplib`. `pg@8.11.0` tries another version.
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { cpSync, globSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync } from 'node:fs'
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import manifest from '../package.json' with { type: 'json' }
+import { OLDEST_ORMS } from '../test/support/oldest-orms.ts'
 import { installed } from '../test/support/registry.ts'
+import { type Counted, countTests } from './counted.ts'
 
 const root = join(import.meta.dirname, '..')
 const peers: Readonly<Record<string, string>> = manifest.peerDependencies
+const usual: Readonly<Record<string, string>> = manifest.devDependencies
 
 /** Packages that are tested together, and the tests that use them. */
 interface Suite {
   readonly packages: readonly string[]
+  /** Drivers that these packages find for themselves; they are those of today. */
+  readonly drivers?: readonly string[]
   readonly files: string
 }
 
+const drivers = ['pg', 'mysql2', 'better-sqlite3', '@libsql/client']
+
 const suites: readonly Suite[] = [
   { packages: ['pg'], files: 'test/stores/postgres*.test.ts' },
-  { packages: ['drizzle-orm', 'pg'], files: 'test/stores/drizzle.test.ts' },
+  { packages: ['drizzle-orm'], drivers, files: 'test/connections/drizzle*.test.ts' },
+  { packages: ['@electric-sql/pglite'], files: 'test/connections/pglite.test.ts' },
+  { packages: ['@prisma/client'], files: 'test/connections/prisma.test.ts' },
+  { packages: ['typeorm'], drivers: ['pg', 'mysql2'], files: 'test/connections/typeorm.test.ts' },
+  { packages: ['postgres'], files: 'test/connections/postgres-js.test.ts' },
+  { packages: ['kysely'], drivers, files: 'test/connections/kysely.test.ts' },
+  { packages: ['knex'], drivers, files: 'test/connections/knex.test.ts' },
+  { packages: ['better-sqlite3'], files: 'test/connections/better-sqlite3.test.ts' },
+  { packages: ['@libsql/client'], files: 'test/connections/libsql.test.ts' },
+  { packages: ['sequelize'], drivers, files: 'test/connections/sequelize.test.ts' },
   { packages: ['mysql2'], files: 'test/stores/mysql*.test.ts' },
   { packages: ['ioredis'], files: 'test/{stores/redis*,brokers/redis-streams*}.test.ts' },
   { packages: ['amqplib'], files: 'test/brokers/rabbitmq*.test.ts' },
@@ -27,11 +41,8 @@ const suites: readonly Suite[] = [
   { packages: ['@platformatic/kafka'], files: 'test/brokers/kafka*.test.ts' },
 ]
 
-interface Line {
+interface Line extends Counted {
   readonly clients: string
-  readonly passed: number
-  readonly failed: number
-  readonly skipped: number
 }
 
 const asked = process.argv.slice(2).map(askedFor)
@@ -50,7 +61,7 @@ function askedFor(text: string): { name: string; version: string | undefined } {
   return { name, version }
 }
 
-async function run({ packages, files }: Suite): Promise<Line> {
+async function run({ packages, drivers = [], files }: Suite): Promise<Line> {
   const versions = Object.fromEntries(packages.map((name) => [name, versionOf(name)]))
   const clients = Object.entries(versions)
     .map((each) => each.join('@'))
@@ -58,17 +69,19 @@ async function run({ packages, files }: Suite): Promise<Line> {
   console.log(`\n${clients}\n`)
   const copy = mkdtempSync(join(tmpdir(), 'hapax-peers-'))
   try {
-    await copyWith(copy, versions)
-    return { clients, ...(await vitest(copy, files)) }
+    const beside = Object.fromEntries(drivers.map((name) => [name, usual[name] ?? '']))
+    await copyWith(copy, { ...beside, ...versions })
+    // The support table is about other versions.
+    return { clients, ...(await countTests(copy, [files], { HAPAX_TEST_PEERS: '1' })) }
   } finally {
     rmSync(copy, { recursive: true, force: true })
   }
 }
 
-/** The one asked for, or the lowest that the range allows. */
+/** The one asked for, or the oldest that should pass. */
 function versionOf(name: string): string {
   const version = asked.find((each) => each.name === name)?.version
-  const lowest = /^>=(\d+\.\d+\.\d+)$/.exec(peers[name] ?? '')?.[1]
+  const lowest = OLDEST_ORMS[name] ?? /^>=(\d+\.\d+\.\d+)$/.exec(peers[name] ?? '')?.[1]
   if (version === undefined && lowest === undefined) throw new Error(`expected the range of ${name} to be like >=1.2.3`)
   return version ?? lowest ?? ''
 }
@@ -100,14 +113,4 @@ function link(target: string, copy: string, name: string): void {
   const path = join(copy, 'node_modules', name)
   mkdirSync(dirname(path), { recursive: true })
   symlinkSync(target, path)
-}
-
-async function vitest(copy: string, files: string): Promise<Omit<Line, 'clients'>> {
-  const report = join(copy, 'report.json')
-  const paths = globSync(files, { cwd: copy })
-  const args = ['run', '--reporter=default', '--reporter=json', `--outputFile=${report}`, ...paths]
-  const child = spawn('vitest', args, { cwd: copy, stdio: ['ignore', 'inherit', 'inherit'] })
-  await once(child, 'close')
-  const { numPassedTests, numFailedTests, numPendingTests } = JSON.parse(readFileSync(report, 'utf8'))
-  return { passed: numPassedTests, failed: numFailedTests, skipped: numPendingTests }
 }

@@ -4,6 +4,11 @@ import type { Command, Launch } from './service.ts'
 
 const file = join(import.meta.dirname, '..', '..', 'compose.yaml')
 
+/** The variable that names another image than compose.yaml does: HAPAX_MYSQL_IMAGE. */
+export function imageVariable(service: string): string {
+  return `HAPAX_${service.toUpperCase()}_IMAGE`
+}
+
 /** Whether a Docker engine responds and Compose is installed. */
 export function composeAnswers(): boolean {
   return ['info', 'compose version'].every(

@@ -59,7 +59,7 @@ function reasonOf(error: unknown): string {
 }
 
 /** A name for the directory of an instance. */
-export function newDirectory(service: Startable): string {
+export function newDirectory(service: Pick<Startable, 'name'>): string {
   return join(temporaryFolder(), `hapax-${service.name}-${randomBytes(6).toString('hex')}`)
 }
 

@@ -1,50 +1,40 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { Admin } from '@platformatic/kafka'
+import { kafkaBroker } from './kafka-broker.ts'
+import { pingKafka } from './kafka-ping.ts'
 import { findPrograms } from './programs.ts'
-import type { Service } from './service.ts'
+import { type Installation, LOOPBACK, type Service } from './service.ts'
 
 const source = new URL('./kafka-mock.c', import.meta.url)
 const header = '/usr/include/librdkafka/rdkafka_mock.h'
 
-/** A protocol mock, where no real broker is named or runs in a container. */
+/** A protocol mock, unless a URL or `KAFKA_HOME` names a real broker. */
 export const kafka: Service = {
   title: 'Kafka',
   name: 'kafka',
   debianPackages: ['gcc', 'libc6-dev', 'librdkafka-dev'],
   otherwise: ['container', 'skip'],
-  url: (port) => `kafka://127.0.0.1:${port}`,
+  url: (port, address = LOOPBACK) => `kafka://${address}:${port}`,
+  find: () => (process.env.KAFKA_HOME ? kafkaBroker.find() : findMock()),
+  ping: pingKafka,
+}
 
-  find() {
-    const programs = findPrograms(['gcc'], [])
-    if (programs === undefined || !existsSync(header)) return undefined
-    return {
-      from: 'librdkafka',
-      user: 'nobody',
-      launch: ({ directory, port }) => {
-        const mock = join(directory, 'kafka-mock')
-        return {
-          files: { 'kafka-mock.c': readFileSync(source, 'utf8') },
-          prepare: [[programs.gcc, '-O1', '-o', mock, `${mock}.c`, '-lrdkafka']],
-          server: { command: [mock, String(port)], stop: 'SIGKILL' },
-        }
-      },
-    }
-  },
+/** The mock, for tests that need errors on request. */
+export const kafkaMock: Service = { ...kafka, find: findMock }
 
-  async ping(url) {
-    const admin = new Admin({
-      clientId: 'hapax-services',
-      bootstrapBrokers: [new URL(url).host],
-      connectTimeout: 5_000,
-      retries: false,
-    })
-    try {
-      await admin.metadata({ topics: [] })
-      const apis = await admin.listApis()
-      return apis.some(({ name }) => name === 'CreateTopics') ? 'Kafka broker' : 'Kafka protocol mock'
-    } finally {
-      await admin.close()
-    }
-  },
+function findMock(): Installation | undefined {
+  const programs = findPrograms(['gcc'], [])
+  if (programs === undefined || !existsSync(header)) return undefined
+  return {
+    from: 'librdkafka',
+    user: 'nobody',
+    launch: ({ directory, port }) => {
+      const mock = join(directory, 'kafka-mock')
+      return {
+        files: { 'kafka-mock.c': readFileSync(source, 'utf8') },
+        prepare: [[programs.gcc, '-O1', '-o', mock, `${mock}.c`, '-lrdkafka']],
+        server: { command: [mock, String(port)], stop: 'SIGKILL' },
+      }
+    },
+  }
 }

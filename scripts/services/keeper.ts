@@ -12,6 +12,8 @@ export interface Order {
   /** Made by the keeper, and removed by it. */
   readonly directory: string
   readonly user: string | undefined
+  /** The network namespace to run it in; for root only. */
+  readonly namespace?: string | undefined
   readonly launch: Launch
 }
 
@@ -24,7 +26,7 @@ export type News = 'running' | 'signalled' | { readonly ended: string }
 type Account = { uid: number; gid: number } | undefined
 
 const stopDeadlineMs = 10_000
-const { directory, user, launch }: Order = JSON.parse(process.argv[2] ?? '')
+const { directory, user, namespace, launch }: Order = JSON.parse(process.argv[2] ?? '')
 const logPath = join(directory, 'log')
 
 let released = false
@@ -103,9 +105,18 @@ async function runToEnd(command: Command, account: Account, stop: NodeJS.Signals
   if (!released && code !== 0) throw new Error(`${command[0]} ended with ${signal ?? `exit code ${code}`}`)
 }
 
-function start([program, ...args]: Command, account?: Account): ChildProcess {
+function start(command: Command, account?: Account): ChildProcess {
+  const [program, ...args] = namespace === undefined ? command : inNamespace(namespace, command, account)
+  const own = namespace === undefined ? account : {}
   // In a group of its own, so that its children can be killed with it.
-  return spawn(program, args, { cwd: directory, detached: true, stdio: ['ignore', log, log], ...account })
+  return spawn(program, args, { cwd: directory, detached: true, stdio: ['ignore', log, log], ...own })
+}
+
+/** Only root may enter a namespace, so the account is changed inside. */
+function inNamespace(name: string, command: Command, account: Account): Command {
+  const as: readonly string[] =
+    account === undefined ? [] : ['setpriv', `--reuid=${account.uid}`, `--regid=${account.gid}`, '--clear-groups']
+  return ['ip', 'netns', 'exec', name, ...as, ...command]
 }
 
 async function end(child: ChildProcess, exit: Promise<unknown>, stop: NodeJS.Signals): Promise<void> {

@@ -1,30 +1,36 @@
-import { join } from 'node:path'
+import { existsSync, realpathSync } from 'node:fs'
+import { basename, dirname, join } from 'node:path'
 import mysql from 'mysql2/promise'
-import { findPrograms } from './programs.ts'
-import type { Service } from './service.ts'
+import { mysqlOf } from './mysql.ts'
+import { findPrograms, firstProgram } from './programs.ts'
+import { type Instance, LOOPBACK, type Service } from './service.ts'
 
 export const mariadb: Service = {
   title: 'MariaDB',
   name: 'mysql',
   debianPackages: ['mariadb-server'],
   otherwise: ['container'],
-  url: (port) => `mysql://root@127.0.0.1:${port}/hapax`,
+  url: (port, address = LOOPBACK) => `mysql://root@${address}:${port}/hapax`,
 
   find() {
+    const first = firstProgram(['mariadbd', 'mysqld'])
+    if (first !== undefined && basename(first) === 'mysqld') return mysqlOf(first, settings)
     const programs = findPrograms(['mariadbd', 'mariadb-install-db'], ['/usr/sbin', '/usr/bin', '/usr/libexec'])
     if (programs === undefined) return undefined
     return {
       from: programs.mariadbd,
       user: 'mysql',
-      launch: ({ directory, port }) => {
-        const common = ['--no-defaults', `--datadir=${join(directory, 'data')}`, `--tmpdir=${directory}`]
+      launch: (instance) => {
+        const { directory, address } = instance
+        const own = [`--datadir=${join(directory, 'data')}`, `--tmpdir=${directory}`]
+        const common = ['--no-defaults', ...placesOf(programs.mariadbd), ...own]
         return {
-          files: { 'init.sql': 'create database hapax;\n' },
+          files: { 'init.sql': ['create database hapax;', ...(address === LOOPBACK ? [] : REACHED), ''].join('\n') },
           prepare: [
             [programs['mariadb-install-db'], ...common, '--auth-root-authentication-method=normal', '--skip-test-db'],
           ],
           // Killed at once: the data is thrown away.
-          server: { command: [programs.mariadbd, ...common, ...settings(directory, port)], stop: 'SIGKILL' },
+          server: { command: [programs.mariadbd, ...common, ...settings(instance)], stop: 'SIGKILL' },
         }
       },
     }
@@ -43,12 +49,22 @@ export const mariadb: Service = {
   },
 }
 
-function settings(directory: string, port: number): string[] {
+/** Otherwise root may come from this machine only. */
+const REACHED = ["create user root@'%';", "grant all on *.* to root@'%' with grant option;"]
+
+/** Where the program finds what belongs to it: not where its packager put it, if it was unpacked elsewhere. */
+function placesOf(program: string): string[] {
+  const base = dirname(dirname(realpathSync(program)))
+  const plugins = join(base, 'lib', 'mysql', 'plugin')
+  return [`--basedir=${base}`, ...(existsSync(plugins) ? [`--plugin-dir=${plugins}`] : [])]
+}
+
+function settings({ directory, port, address }: Instance): string[] {
   return [
     `--socket=${join(directory, 'socket')}`,
     `--pid-file=${join(directory, 'pid')}`,
     `--init-file=${join(directory, 'init.sql')}`,
-    '--bind-address=127.0.0.1',
+    `--bind-address=${address}`,
     `--port=${port}`,
     '--skip-name-resolve',
     '--max-connections=300',

@@ -2,14 +2,14 @@ import { join } from 'node:path'
 import { jetstreamManager } from '@nats-io/jetstream'
 import { connect } from '@nats-io/transport-node'
 import { findPrograms } from './programs.ts'
-import type { Service } from './service.ts'
+import { type Instance, LOOPBACK, type Service } from './service.ts'
 
 export const nats: Service = {
   title: 'NATS',
   name: 'nats',
   debianPackages: ['nats-server'],
   otherwise: ['container'],
-  url: (port) => `nats://127.0.0.1:${port}`,
+  url: (port, address = LOOPBACK) => `nats://${address}:${port}`,
 
   find() {
     const programs = findPrograms(['nats-server'], ['/usr/sbin', '/usr/local/bin'])
@@ -17,10 +17,10 @@ export const nats: Service = {
     return {
       from: programs['nats-server'],
       user: 'nats',
-      launch: ({ directory, port }) => ({
+      launch: (instance) => ({
         prepare: [],
         // Killed at once: the data is thrown away.
-        server: { command: [programs['nats-server'], ...settings(directory, port)], stop: 'SIGKILL' },
+        server: { command: [programs['nats-server'], ...settings(instance)], stop: 'SIGKILL' },
       }),
     }
   },
@@ -39,6 +39,6 @@ export const nats: Service = {
 
 // A message is acknowledged when it is written, and synced to disk minutes later: it survives the end of the process, not that
 // of the machine. Only 2.10 and later can be told to sync before (`sync_interval: always`); 2.9 refuses that setting.
-function settings(directory: string, port: number): string[] {
-  return ['--addr', '127.0.0.1', '--port', String(port), '--jetstream', '--store_dir', join(directory, 'data')]
+function settings({ directory, port, address }: Instance): string[] {
+  return ['--addr', address, '--port', String(port), '--jetstream', '--store_dir', join(directory, 'data')]
 }

@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import pg from 'pg'
 import { postgres } from './postgres.ts'
 import { findPrograms } from './programs.ts'
-import type { Service } from './service.ts'
+import { type Instance, LOOPBACK, type Service } from './service.ts'
 
 /** PgBouncer in front of a PostgreSQL server, in transaction mode: two transactions of a client may run in two sessions. */
 export function pgbouncer(behind: string): Service {
@@ -11,9 +11,9 @@ export function pgbouncer(behind: string): Service {
     name: 'pgbouncer',
     debianPackages: ['pgbouncer'],
     otherwise: ['skip'],
-    url: (port) => {
+    url: (port, address = LOOPBACK) => {
       const url = new URL(behind)
-      url.host = `127.0.0.1:${port}`
+      url.host = `${address}:${port}`
       return url.href
     },
 
@@ -23,11 +23,11 @@ export function pgbouncer(behind: string): Service {
       return {
         from: programs.pgbouncer,
         user: 'postgres',
-        launch: ({ directory, port }) => ({
-          files: { 'pgbouncer.ini': settings(new URL(behind), directory, port) },
+        launch: (instance) => ({
+          files: { 'pgbouncer.ini': settings(new URL(behind), instance) },
           prepare: [],
           // Stopped at once: nothing of it is kept.
-          server: { command: [programs.pgbouncer, join(directory, 'pgbouncer.ini')], stop: 'SIGTERM' },
+          server: { command: [programs.pgbouncer, join(instance.directory, 'pgbouncer.ini')], stop: 'SIGTERM' },
         }),
       }
     },
@@ -51,8 +51,7 @@ export function pgbouncer(behind: string): Service {
 
 function settings(
   { hostname, port: serverPort, pathname, username, password }: URL,
-  directory: string,
-  port: number,
+  { directory, port, address }: Instance,
 ): string {
   const login = [
     `user=${decodeURIComponent(username)}`,
@@ -64,7 +63,7 @@ narrow = ${server} dbname=${pathname.slice(1)} pool_size=2
 * = ${server}
 
 [pgbouncer]
-listen_addr = 127.0.0.1
+listen_addr = ${address}
 listen_port = ${port}
 unix_socket_dir = ${directory}
 auth_type = any

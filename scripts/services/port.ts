@@ -1,18 +1,6 @@
-import { randomInt } from 'node:crypto'
-import { once } from 'node:events'
-import { createServer } from 'node:net'
+import { claimPort } from '../../src/conformance/claimed-port.ts'
 
-/** A port below the range that outgoing connections take theirs from, so that none takes it before the server does. */
+/** A port that is nobody else's as long as this process lives. */
 export async function freePort(): Promise<number> {
-  for (;;) {
-    const server = createServer().listen(randomInt(20_000, 32_000), '127.0.0.1')
-    try {
-      await once(server, 'listening')
-    } catch {
-      continue
-    }
-    const address = server.address()
-    server.close()
-    if (typeof address === 'object' && address !== null) return address.port
-  }
+  return (await claimPort()).port
 }

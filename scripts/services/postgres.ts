@@ -1,14 +1,14 @@
 import { join } from 'node:path'
 import pg from 'pg'
 import { findPrograms } from './programs.ts'
-import type { Service } from './service.ts'
+import { type Command, LOOPBACK, type Service } from './service.ts'
 
 export const postgres: Service = {
   title: 'PostgreSQL',
   name: 'postgres',
   debianPackages: ['postgresql'],
   otherwise: ['container'],
-  url: (port) => `postgres://hapax@127.0.0.1:${port}/postgres`,
+  url: (port, address = LOOPBACK) => `postgres://hapax@${address}:${port}/postgres`,
 
   find() {
     const programs = findPrograms(['postgres', 'initdb'], ['/usr/lib/postgresql/*/bin', '/usr/pgsql-*/bin'])
@@ -16,16 +16,22 @@ export const postgres: Service = {
     return {
       from: programs.postgres,
       user: 'postgres',
-      launch: ({ directory, port }) => {
+      launch: ({ directory, port, address }) => {
         const data = join(directory, 'data')
         return {
           // Only the making of the files skips syncing; the server itself is as durable as a real one.
           prepare: [
             [programs.initdb, '-D', data, '-U', 'hapax', '--auth=trust', '--no-sync', '--no-locale', '--encoding=UTF8'],
+            ...(address === LOOPBACK ? [] : [admitNeighbours(data)]),
           ],
           // Quit at once: the data is thrown away.
           server: {
-            command: [programs.postgres, '-D', data, ...settings({ port, unix_socket_directories: directory })],
+            command: [
+              programs.postgres,
+              '-D',
+              data,
+              ...settings({ listen_addresses: address, port, unix_socket_directories: directory }),
+            ],
             stop: 'SIGQUIT',
           },
         }
@@ -46,9 +52,14 @@ export const postgres: Service = {
   },
 }
 
+/** Otherwise clients may come from this machine only. */
+function admitNeighbours(data: string): Command {
+  const lines = ['all', 'replication'].map((databases) => `host ${databases} all samenet trust`)
+  return ['sh', '-c', `printf '${lines.join('\\n')}\\n' >> ${join(data, 'pg_hba.conf')}`]
+}
+
 function settings(own: Record<string, string | number>): string[] {
   const values = {
-    listen_addresses: '127.0.0.1',
     fsync: 'on',
     max_connections: 300,
     max_prepared_transactions: 10,

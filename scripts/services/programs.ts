@@ -12,7 +12,14 @@ export function findPrograms<Name extends string>(
   return Object.fromEntries(found)
 }
 
-function newestFirst(pattern: string): string[] {
+/** Which of these programs comes first on the PATH; of two in one folder, the one that is named first. */
+export function firstProgram(names: readonly string[]): string | undefined {
+  const folders = (process.env.PATH ?? '').split(delimiter)
+  return folders.flatMap((folder) => names.map((name) => join(folder, name))).find(isExecutable)
+}
+
+/** The paths that match, the newest version first. */
+export function newestFirst(pattern: string): string[] {
   return globSync(pattern).sort((a, b) => b.localeCompare(a, 'en', { numeric: true }))
 }
 

@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { findPrograms } from './programs.ts'
-import type { Startable } from './service.ts'
+import { type Instance, LOOPBACK, type Startable } from './service.ts'
 
 /** The settings that it reads; a test writes its own into this file (`files` of `privateServer`). */
 const PROMETHEUS_SETTINGS = 'prometheus.yaml'
@@ -9,7 +9,7 @@ export const prometheus: Startable = {
   title: 'Prometheus',
   name: 'prometheus',
   debianPackages: ['prometheus'],
-  url: (port) => `http://127.0.0.1:${port}`,
+  url: (port, address = LOOPBACK) => `http://${address}:${port}`,
 
   find() {
     const programs = findPrograms(['prometheus', 'promtool'], ['/usr/bin', '/usr/local/bin'])
@@ -17,11 +17,11 @@ export const prometheus: Startable = {
     return {
       from: programs.prometheus,
       user: 'prometheus',
-      launch: ({ directory, port }) => ({
+      launch: (instance) => ({
         files: { [PROMETHEUS_SETTINGS]: 'global: {}' },
         prepare: [],
         // Killed at once: the data is thrown away.
-        server: { command: [programs.prometheus, ...settings(directory, port)], stop: 'SIGKILL' },
+        server: { command: [programs.prometheus, ...settings(instance)], stop: 'SIGKILL' },
       }),
     }
   },
@@ -35,10 +35,10 @@ export const prometheus: Startable = {
   },
 }
 
-function settings(directory: string, port: number): string[] {
+function settings({ directory, port, address }: Instance): string[] {
   return [
     `--config.file=${join(directory, PROMETHEUS_SETTINGS)}`,
     `--storage.tsdb.path=${join(directory, 'data')}`,
-    `--web.listen-address=127.0.0.1:${port}`,
+    `--web.listen-address=${address}:${port}`,
   ]
 }

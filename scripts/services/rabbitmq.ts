@@ -1,14 +1,14 @@
 import { dirname, join } from 'node:path'
 import { connect } from 'amqplib'
 import { findPrograms } from './programs.ts'
-import type { Service } from './service.ts'
+import { LOOPBACK, type Service } from './service.ts'
 
 export const rabbitmq: Service = {
   title: 'RabbitMQ',
   name: 'rabbitmq',
   debianPackages: ['rabbitmq-server'],
   otherwise: ['container'],
-  url: (port) => `amqp://guest:guest@127.0.0.1:${port}`,
+  url: (port, address = LOOPBACK) => `amqp://guest:guest@${address}:${port}`,
 
   find() {
     // Debian puts a wrapper on the PATH that changes account and folder. The script itself lies beside `rabbitmq-env`.
@@ -18,11 +18,11 @@ export const rabbitmq: Service = {
     return {
       from: server,
       user: 'rabbitmq',
-      launch: ({ directory, port }) => ({
-        files: { 'rabbitmq.conf': settings(port) },
+      launch: ({ directory, port, address }) => ({
+        files: { 'rabbitmq.conf': rabbitmqSettings(port, address) },
         prepare: [],
         // Killed at once: the data is thrown away.
-        server: { command: ['env', ...environment(directory), server], stop: 'SIGKILL' },
+        server: { command: ['env', ...environment(directory, address), server], stop: 'SIGKILL' },
       }),
     }
   },
@@ -38,16 +38,20 @@ export const rabbitmq: Service = {
   },
 }
 
-function settings(port: number): string {
-  return `listeners.tcp.default = 127.0.0.1:${port}
+/** The settings of a node that listens there. */
+export function rabbitmqSettings(port: number, address: string): string {
+  return `listeners.tcp.default = ${address}:${port}
+loopback_users = none
 log.console = true
 `
 }
 
-function environment(directory: string): string[] {
+function environment(directory: string, address: string): string[] {
   const values = {
+    ...(address === LOOPBACK
+      ? { RABBITMQ_NODENAME: ALONE }
+      : { RABBITMQ_NODENAME: rabbitmqNode(address), RABBITMQ_USE_LONGNAME: 'true' }),
     HOME: directory,
-    RABBITMQ_NODENAME: nodeName,
     RABBITMQ_MNESIA_BASE: join(directory, 'data'),
     RABBITMQ_LOG_BASE: join(directory, 'logs'),
     RABBITMQ_PID_FILE: join(directory, 'pid'),
@@ -58,20 +62,31 @@ function environment(directory: string): string[] {
     RABBITMQ_CONFIG_FILES: join(directory, 'none', '*.conf'),
     RABBITMQ_ADVANCED_CONFIG_FILE: join(directory, 'advanced.config'),
     RABBITMQ_LOGS: '-',
-    RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS: [...withoutDistribution, ...awakeForFiles].join(' '),
+    RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS: [
+      ...(address === LOOPBACK ? withoutDistribution : ['-setcookie', RABBITMQ_COOKIE]),
+      ...awakeForFiles,
+    ].join(' '),
     // The script then becomes the server, instead of waiting for it: signals reach it.
     detached: 'true',
   }
   return Object.entries(values).map(([name, value]) => `${name}=${value}`)
 }
 
-const nodeName = 'rabbit@localhost'
+const ALONE = 'rabbit@localhost'
+
+/** The secret that nodes of a cluster share, and those who ask them. */
+export const RABBITMQ_COOKIE = 'hapax'
+
+/** The name of a node that has an address of its own, and may be a part of a cluster. */
+export function rabbitmqNode(address: string): string {
+  return `rabbit@${address}`
+}
 
 /**
  * A node that listens to no other and does not ask epmd about itself: it needs no second port and no daemon that outlives it,
  * and two of the same name do not meet. The last option answers the one question that is left, for the port of this node.
  */
-const withoutDistribution = ['-sname', nodeName, '-dist_listen false', '-start_epmd false', '-erl_epmd_port 1']
+const withoutDistribution = ['-sname', ALONE, '-dist_listen false', '-start_epmd false', '-erl_epmd_port 1']
 
 /** A start reads a thousand files, one after the other: the threads that do it wait a little before they sleep. */
 const awakeForFiles = ['+sbwtdio', 'very_short']

@@ -1,24 +1,25 @@
 import { Redis } from 'ioredis'
-import { findPrograms } from './programs.ts'
-import type { Service } from './service.ts'
+import { findPrograms, firstProgram } from './programs.ts'
+import { type Instance, LOOPBACK, type Service, type Startable } from './service.ts'
 
 export const redis: Service = {
   title: 'Redis',
   name: 'redis',
   debianPackages: ['redis-server'],
   otherwise: ['container'],
-  url: (port) => `redis://127.0.0.1:${port}`,
+  url: (port, address = LOOPBACK) => `redis://${address}:${port}`,
 
   find() {
-    const programs = findPrograms(['redis-server'], ['/usr/bin', '/usr/local/bin'])
-    if (programs === undefined) return undefined
+    const elsewhere = findPrograms(['redis-server'], ['/usr/bin', '/usr/local/bin'])?.['redis-server']
+    const server = firstProgram(['redis-server', 'valkey-server']) ?? elsewhere
+    if (server === undefined) return undefined
     return {
-      from: programs['redis-server'],
+      from: server,
       user: 'redis',
-      launch: ({ directory, port }) => ({
+      launch: (instance) => ({
         prepare: [],
         // Killed at once: the data is thrown away.
-        server: { command: [programs['redis-server'], ...settings(directory, port)], stop: 'SIGKILL' },
+        server: { command: [server, ...settings(instance)], stop: 'SIGKILL' },
       }),
     }
   },
@@ -38,10 +39,45 @@ export const redis: Service = {
   },
 }
 
+/** A process that watches servers, and promotes a replica when the primary is gone. What it watches is in its file of settings. */
+export const redisSentinel: Startable = {
+  title: 'Redis Sentinel',
+  name: 'redis-sentinel',
+  debianPackages: redis.debianPackages,
+  url: redis.url,
+
+  find() {
+    const installation = redis.find()
+    return (
+      installation && {
+        ...installation,
+        launch: ({ port, address }) => ({
+          files: { 'sentinel.conf': sentinelSettings(port, address) },
+          prepare: [],
+          server: { command: [installation.from, 'sentinel.conf', '--sentinel'], stop: 'SIGKILL' },
+        }),
+      }
+    )
+  },
+
+  ping: (url) => redis.ping(url),
+}
+
+/** It writes what it learns into the same file. */
+export function sentinelSettings(port: number, address: string): string {
+  return `bind ${address}
+port ${port}
+protected-mode no
+dir .
+`
+}
+
 /** As durable as it gets: every write is on disk before it is answered, and nothing is evicted. */
-function settings(directory: string, port: number): string[] {
+function settings({ directory, port, address }: Instance): string[] {
   const values = {
-    bind: '127.0.0.1',
+    bind: address,
+    // Whoever reaches the address is a test.
+    'protected-mode': 'no',
     port,
     dir: directory,
     save: '',

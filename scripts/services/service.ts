@@ -8,15 +8,21 @@ export interface Service extends Startable {
   readonly otherwise: ('container' | 'skip')[]
 }
 
-/** A server that can be started here. */
-export interface Startable {
+/** A program that can be installed here. */
+export interface Installable {
   /** How people call it. */
   readonly title: string
-  readonly name: string
   /** What apt installs. */
   readonly debianPackages: string[]
+  /** Where its program is, or undefined when it is not installed. */
+  find(): Pick<Installation, 'from'> | undefined
+}
+
+/** A server that can be started here. */
+export interface Startable extends Installable {
+  readonly name: string
   /** The URL of an instance that was started here, privately or by Docker Compose. */
-  url(port: number): string
+  url(port: number, address?: string): string
   /** How to start a private instance from the programs on this machine, or undefined when they are not installed. */
   find(): Installation | undefined
   /** Connects once and returns what the server says that it is: its name and version. */
@@ -28,8 +34,18 @@ export interface Installation {
   readonly from: string
   /** The account to use when root starts it: these servers refuse to run as root, or should not. */
   readonly user: string
-  launch(instance: { directory: string; port: number }): Launch
+  launch(instance: Instance): Launch
 }
+
+/** Where an instance has its files, and where it listens. */
+export interface Instance {
+  readonly directory: string
+  readonly port: number
+  readonly address: string
+}
+
+/** Where instances listen, except those of a cluster whose nodes have networks of their own. */
+export const LOOPBACK = '127.0.0.1'
 
 /** How a keeper runs one instance. */
 export interface Launch {

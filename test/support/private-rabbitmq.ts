@@ -1,4 +1,4 @@
-import { readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { PrivateServer, PrivateServerOptions } from './private-server.ts'
@@ -10,6 +10,32 @@ import type { PrivateServer, PrivateServerOptions } from './private-server.ts'
 export async function untilQueueIsKept({ directory }: PrivateServer, queue: string): Promise<void> {
   const names = join(directory, 'data', 'rabbit@localhost', 'quorum', 'rabbit@localhost', 'names.dets')
   while (!readFileSync(names).includes(`%2F_${queue}`)) await delay(20)
+}
+
+const hold = 'hold'
+
+// In Erlang, as below: a queue that stands still confirms nothing.
+const holding = `
+  Wait = fun(Wait) ->
+    timer:sleep(20),
+    case filelib:is_file("${hold}") of
+      true ->
+        {ok, Queue} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"/">>, queue, <<"held">>)),
+        sys:suspend(amqqueue:get_pid(Queue)),
+        file:delete("${hold}");
+      false -> Wait(Wait)
+    end
+  end,
+  spawn(fun() -> Wait(Wait) end).`
+
+/** Lets the classic queue `held` of a private RabbitMQ be stopped. */
+export const withHeldQueue: PrivateServerOptions = { args: ['-eval', holding.replaceAll('\n', ' ')] }
+
+/** Resolves when the queue `held` stands still. */
+export async function holdQueue({ directory }: PrivateServer): Promise<void> {
+  const file = join(directory, hold)
+  writeFileSync(file, '')
+  while (existsSync(file)) await delay(20)
 }
 
 const alarm = 'alarm'

@@ -2,7 +2,8 @@ import { EventEmitter, once } from 'node:events'
 import { realpathSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { type Keeper, keep, newDirectory, release, untilReady } from '../../scripts/services/instance.ts'
-import { kafka } from '../../scripts/services/kafka.ts'
+import { kafkaMock as kafka } from '../../scripts/services/kafka.ts'
+import { kafkaBroker } from '../../scripts/services/kafka-broker.ts'
 import type { Instruction, News, Order } from '../../scripts/services/keeper.ts'
 import { mariadb as mysql } from '../../scripts/services/mariadb.ts'
 import { nats } from '../../scripts/services/nats.ts'
@@ -10,11 +11,22 @@ import { freePort } from '../../scripts/services/port.ts'
 import { postgres } from '../../scripts/services/postgres.ts'
 import { prometheus } from '../../scripts/services/prometheus.ts'
 import { rabbitmq } from '../../scripts/services/rabbitmq.ts'
-import { redis } from '../../scripts/services/redis.ts'
-import type { Command, Startable } from '../../scripts/services/service.ts'
+import { redis, redisSentinel } from '../../scripts/services/redis.ts'
+import { type Command, LOOPBACK, type Startable } from '../../scripts/services/service.ts'
+import type { Host } from './clusters/network.ts'
 import { neededServers } from './servers.ts'
 
-const services = { postgres, mysql, rabbitmq, nats, redis, kafka, prometheus }
+const services = {
+  postgres,
+  mysql,
+  rabbitmq,
+  nats,
+  redis,
+  sentinel: redisSentinel,
+  kafka,
+  'kafka-broker': kafkaBroker,
+  prometheus,
+}
 
 type PrivateServerName = keyof typeof services
 
@@ -25,13 +37,18 @@ export interface PrivateServerOptions {
   readonly files?: Readonly<Record<string, string>>
   /** How its files are made, from the directory for them and that of the programs. @default as for the shared one */
   readonly prepare?: (directory: string, programs: string) => Command[]
+  /** Where it runs. @default on this machine's loopback address */
+  readonly host?: Pick<Host, 'address' | 'namespace'>
+  /** @default a free one */
+  readonly port?: number
 }
 
 const startDeadlineMs = 120_000
 
 /** Why there is none here, or undefined: the installed programs are used, not a container or a server that was named. */
 export function noPrivateServer(name: PrivateServerName): string | undefined {
-  if (name !== 'prometheus' && !neededServers().includes(name))
+  const needed = name === 'kafka-broker' ? 'kafka' : name === 'sentinel' ? 'redis' : name
+  if (needed !== 'prometheus' && !neededServers().includes(needed))
     return 'left out by HAPAX_TEST_STORES or HAPAX_TEST_BROKERS'
   return services[name].find() === undefined ? `${services[name].title} is not installed here` : undefined
 }
@@ -39,17 +56,19 @@ export function noPrivateServer(name: PrivateServerName): string | undefined {
 /** Starts a server of a test's own, set up as the shared one is. It ends with the test's process, and its data with it. */
 export async function privateServer(
   name: PrivateServerName,
-  { args = [], files, prepare }: PrivateServerOptions = {},
+  { args = [], files, prepare, host, port: wanted }: PrivateServerOptions = {},
 ): Promise<PrivateServer> {
   const service = services[name]
   const installation = service.find()
   if (installation === undefined) throw new Error(`expected ${service.title} to be installed here`)
   const { user, launch, from } = installation
-  const [port, directory] = [await freePort(), newDirectory(service)]
-  const usual = launch({ directory, port })
-  const server = new PrivateServer(service, service.url(port), {
+  const [port, directory] = [wanted ?? (await freePort()), newDirectory(service)]
+  const address = host?.address ?? LOOPBACK
+  const usual = launch({ directory, port, address })
+  const server = new PrivateServer(service, service.url(port, address), {
     directory,
     user,
+    namespace: host?.namespace,
     launch: {
       ...withArguments(usual, args),
       ...(files && { files: { ...usual.files, ...files } }),

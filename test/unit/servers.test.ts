@@ -1,6 +1,9 @@
-import { globSync } from 'node:fs'
+import { globSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, expect, test, vi } from 'vitest'
+import { moveInto } from '../../scripts/servers/kafka.ts'
+import { onlyInstalled } from '../../scripts/services/all.ts'
 import { leftOut, unknownFiles } from '../support/narrowing.ts'
 import { testBrokers, testStores, withoutRedis } from '../support/servers.ts'
 
@@ -36,7 +39,7 @@ test('K25: the files of stores and brokers that are left out are not run at all'
   vi.stubEnv('HAPAX_TEST_STORES', 'mysql')
   vi.stubEnv('HAPAX_TEST_BROKERS', 'none')
   const left = new Set(leftOut().flatMap((files) => globSync(files, { cwd: root })))
-  for (const file of ['postgres', 'drizzle', 'pgbouncer', 'sqlite', 'redis']) {
+  for (const file of ['postgres', 'pgbouncer', 'sqlite', 'redis']) {
     expect(left).toContain(`test/stores/${file}.test.ts`)
   }
   for (const file of ['rabbitmq', 'nats', 'redis-streams', 'kafka']) {
@@ -55,4 +58,27 @@ test('K25: all of them are run when nothing is left out', () => {
 
 test('K25: test/support/narrowing.ts says of every file with servers what it needs', () => {
   expect(unknownFiles(root)).toEqual([])
+})
+
+test('what the cluster tests of Galera need is installed where that is possible', () => {
+  expect(onlyInstalled.flatMap(({ debianPackages }) => debianPackages)).toEqual(
+    expect.arrayContaining(['galera-4', 'rsync']),
+  )
+})
+
+test('the first of two processes that fetch the same wins, and the other one goes on', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'hapax-move-'))
+  const [first, second, home] = ['first', 'second', 'home'].map((name) => join(folder, name)) as [
+    string,
+    string,
+    string,
+  ]
+  for (const each of [first, second]) mkdirSync(join(each, `libs-${each === first}`), { recursive: true })
+  try {
+    for (const each of [first, second]) moveInto(each, home)
+    expect(readdirSync(home)).toEqual(['libs-true'])
+    expect(() => moveInto(join(folder, 'none'), join(folder, 'other'))).toThrow('ENOENT')
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
 })

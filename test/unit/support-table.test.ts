@@ -8,6 +8,7 @@ import { postgres } from 'hapax/postgres'
 import { sqlite } from 'hapax/sqlite'
 import pg from 'pg'
 import { expect, test } from 'vitest'
+import { OLDEST_ORMS } from '../support/oldest-orms.ts'
 
 const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8')
 
@@ -36,4 +37,11 @@ test.for<[string, (features: StoreFeatures) => string]>([
   ['a handler forgets an `await`', ({ unawaited }) => unawaited],
 ])('the support table says of %s what the stores say', ([title, cell]) => {
   expect(cells(title)).toEqual(columns.map(cell))
+})
+
+test('the page about ORMs names the oldest releases that pass', () => {
+  const page = readFileSync(new URL('../../docs/orms.md', import.meta.url), 'utf8')
+  const [, said = ''] = /^\*\*The oldest releases\*\* that pass: ([\s\S]*?)\. hapax/m.exec(page) ?? []
+  const named = Object.entries(OLDEST_ORMS).map(([name, version]) => `${name} ${version}`)
+  expect(said.split(/,\s/).sort()).toEqual(named.sort())
 })
