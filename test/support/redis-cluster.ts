@@ -12,9 +12,9 @@ export interface RedisClusterServers extends AsyncDisposable {
 const SLOTS = 16_384
 const MASTERS = 3
 
-/** Starts three masters and shares the slots out among them. */
-export async function redisCluster(): Promise<RedisClusterServers> {
-  const buses = await Promise.all(Array.from({ length: MASTERS }, freePort))
+/** Starts three masters and shares the slots out among them; `empty` more have none. */
+export async function redisCluster({ empty = 0 }: { readonly empty?: number } = {}): Promise<RedisClusterServers> {
+  const buses = await Promise.all(Array.from({ length: MASTERS + empty }, freePort))
   const started = await Promise.allSettled(
     buses.map((bus) => privateServer('redis', { args: ['--cluster-enabled', 'yes', '--cluster-port', String(bus)] })),
   )
@@ -23,7 +23,7 @@ export async function redisCluster(): Promise<RedisClusterServers> {
     await Promise.all(servers.map((server) => server[Symbol.asyncDispose]()))
   }
   try {
-    if (servers.length < MASTERS) throw started.find((each) => each.status === 'rejected')?.reason
+    if (servers.length < buses.length) throw started.find((each) => each.status === 'rejected')?.reason
     await join(servers, buses)
   } catch (error) {
     await dispose()
@@ -35,7 +35,7 @@ export async function redisCluster(): Promise<RedisClusterServers> {
 async function join(servers: readonly PrivateServer[], buses: readonly number[]): Promise<void> {
   const clients = servers.map(({ url }) => new Redis(url))
   try {
-    for (const [index, client] of clients.entries()) {
+    for (const [index, client] of clients.slice(0, MASTERS).entries()) {
       const [from, to] = [Math.floor((SLOTS * index) / MASTERS), Math.floor((SLOTS * (index + 1)) / MASTERS) - 1]
       await client.cluster('ADDSLOTSRANGE', from, to)
     }
@@ -45,7 +45,7 @@ async function join(servers: readonly PrivateServer[], buses: readonly number[])
     }
     const isWhole = async (client: Redis): Promise<boolean> => {
       const info = String(await client.cluster('INFO'))
-      return info.includes('cluster_state:ok') && info.includes(`cluster_known_nodes:${MASTERS}`)
+      return info.includes('cluster_state:ok') && info.includes(`cluster_known_nodes:${servers.length}`)
     }
     await until(async () => (await Promise.all(clients.map(isWhole))).every(Boolean), 'a cluster that is whole')
   } finally {

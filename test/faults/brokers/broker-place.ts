@@ -3,15 +3,20 @@ import type { Destination, Subscription } from 'hapax'
 import type { BrokerName } from '../../support/servers.ts'
 
 /** The brokers that a rig kills and starts again. */
-export type KilledBroker = Exclude<BrokerName, 'kafka'>
+export type KilledBroker = BrokerName
+
+/** Those, and what is made of them. */
+type RigBroker = KilledBroker | 'redis-cluster' | 'redis-sentinel'
 
 /** Their servers. */
-export const serverOf = { rabbitmq: 'rabbitmq', nats: 'nats', 'redis-streams': 'redis' } as const
+export const serverOf = { rabbitmq: 'rabbitmq', nats: 'nats', 'redis-streams': 'redis', kafka: 'kafka-broker' } as const
 
 /** A corner of a broker for one rig; plain data, so that processes can be told. */
 export interface BrokerPlace {
-  readonly broker: KilledBroker
+  readonly broker: RigBroker
   readonly url: string
+  /** The other servers, if it is a cluster: what is declared there has a replica on each. With sentinels, the others of them. */
+  readonly others?: readonly string[]
   /** Of whatever is declared there. */
   readonly name: string
   /** Whether one reader at a time gets the messages. */
@@ -46,13 +51,16 @@ export interface BrokerKind {
 }
 
 // Imported one by one, because a process of a rig is started many times.
-const kinds: Record<KilledBroker, () => Promise<BrokerKind>> = {
+const kinds: Record<RigBroker, () => Promise<BrokerKind>> = {
   rabbitmq: async () => (await import('./rabbitmq.ts')).rabbitmqKind,
   nats: async () => (await import('./nats.ts')).natsKind,
   'redis-streams': async () => (await import('./redis-streams.ts')).redisStreamsKind,
+  kafka: async () => (await import('./kafka.ts')).kafkaKind,
+  'redis-cluster': async () => (await import('./redis-cluster.ts')).redisClusterKind,
+  'redis-sentinel': async () => (await import('./redis-sentinel.ts')).redisSentinelKind,
 }
 
-export function kindOf(broker: KilledBroker): Promise<BrokerKind> {
+export function kindOf(broker: RigBroker): Promise<BrokerKind> {
   return kinds[broker]()
 }
 

@@ -16,10 +16,15 @@ import { type Hostile, hostile } from './hostile.ts'
 const [, , broker = '', seed = '1', count = '100'] = process.argv
 
 const harnesses: Record<BrokerName, () => Promise<BrokerHarness>> = {
-  rabbitmq: async () => (await import('../../support/rabbitmq-place.ts')).rabbitmqHarness,
-  nats: async () => (await import('../../support/nats-harness.ts')).natsHarness,
-  'redis-streams': async () => (await import('../../support/redis-streams-harness.ts')).redisStreamsHarness,
-  kafka: async () => (await import('../../support/kafka-harness.ts')).kafkaHarness,
+  rabbitmq: async () =>
+    (await import('../../../src/conformance/brokers/rabbitmq.ts')).rabbitmqHarness(requireServer('rabbitmq')),
+  nats: async () => (await import('../../../src/conformance/brokers/nats.ts')).natsHarness(requireServer('nats')),
+  'redis-streams': async () =>
+    (await import('../../../src/conformance/brokers/redis-streams.ts')).redisStreamsHarness(requireServer('redis')),
+  kafka: async () => {
+    const { kafkaHarness, kafkaPlace } = await import('../../../src/conformance/brokers/kafka.ts')
+    return kafkaHarness(() => kafkaPlace(requireServer('kafka')))
+  },
 }
 
 const harness = await harnesses[broker as BrokerName]()

@@ -1,25 +1,25 @@
 import { jetstream, jetstreamManager } from '@nats-io/jetstream'
 import { connect, headers } from '@nats-io/transport-node'
+import type { Nats, NatsStreamOptions } from 'hapax/nats'
 import type { BrokerKind, BrokerPlace, PlainClient } from './broker-place.ts'
 
 const CONSUMER = 'ledger'
 
 export const natsKind: BrokerKind = {
-  async destination({ url, name }) {
-    const { nats } = await import('hapax/nats')
-    return nats({ url }).stream(name)
+  async destination(place) {
+    return (await open(place)).stream(place.name, replicasOf(place))
   },
 
-  async subscription({ url, name, single, abandonedMs }) {
-    const { nats } = await import('hapax/nats')
-    const js = nats({ url })
+  async subscription(place) {
+    const { name, single, abandonedMs } = place
+    const js = await open(place)
     // Whoever comes first makes the stream, too.
-    js.stream(name)
+    js.stream(name, replicasOf(place))
     return js.consumer(CONSUMER, { stream: name, ackWaitMs: abandonedMs, single })
   },
 
-  async connect({ url, name }: BrokerPlace): Promise<PlainClient> {
-    const connection = await connect({ servers: url, timeout: 5_000, reconnect: false })
+  async connect({ url, others = [], name }: BrokerPlace): Promise<PlainClient> {
+    const connection = await connect({ servers: [url, ...others], timeout: 5_000, reconnect: false })
     const js = jetstream(connection)
     const manager = await jetstreamManager(connection)
     return {
@@ -40,4 +40,13 @@ export const natsKind: BrokerKind = {
       close: () => connection.close(),
     }
   },
+}
+
+async function open({ url, others = [] }: BrokerPlace): Promise<Nats> {
+  const { nats } = await import('hapax/nats')
+  return nats(others.length === 0 ? { url } : { url: [url, ...others], heartbeatMs: 3_000, timeoutMs: 3_000 })
+}
+
+function replicasOf({ others = [] }: BrokerPlace): NatsStreamOptions {
+  return others.length === 0 ? {} : { replicas: 1 + others.length }
 }

@@ -1,15 +1,15 @@
 import { connect } from 'amqplib'
+import type { Rabbitmq } from 'hapax/rabbitmq'
 import type { BrokerKind, BrokerPlace, PlainClient } from './broker-place.ts'
 
 export const rabbitmqKind: BrokerKind = {
-  async destination({ url, name }) {
-    const { rabbitmq } = await import('hapax/rabbitmq')
-    return rabbitmq({ url }).exchange(name)
+  async destination(place) {
+    return (await open(place)).exchange(place.name)
   },
 
-  async subscription({ url, name, single }) {
-    const { rabbitmq } = await import('hapax/rabbitmq')
-    return rabbitmq({ url }).queue(queueOf(name), { bind: { exchange: name }, single })
+  async subscription(place) {
+    const { name, single } = place
+    return (await open(place)).queue(queueOf(name), { bind: { exchange: name }, single })
   },
 
   async connect({ url, name }: BrokerPlace): Promise<PlainClient> {
@@ -42,4 +42,9 @@ export const rabbitmqKind: BrokerKind = {
 
 function queueOf(name: string): string {
   return `${name}-ledger`
+}
+
+async function open({ url, others = [] }: BrokerPlace): Promise<Rabbitmq> {
+  const { rabbitmq } = await import('hapax/rabbitmq')
+  return rabbitmq(others.length === 0 ? { url } : { url: [url, ...others], heartbeatMs: 2_000 })
 }
