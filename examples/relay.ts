@@ -19,8 +19,8 @@ stock.on(OrderPlaced, (order) => {
 
 // The shop sends its outbox to a topic; the warehouse reads a queue that has one reader at a time.
 const queue = broker.queue('stock', { topic: 'shop', single: true })
-await using sending = shop.worker({ relay: broker.topic('shop') })
-await using receiving = warehouse.worker({ consume: [stock.from(queue)] })
+const sending = shop.worker({ relay: broker.topic('shop') })
+const receiving = warehouse.worker({ consume: [stock.from(queue)] })
 await sending.start()
 await receiving.start()
 
@@ -31,5 +31,7 @@ await sending.drain()
 while (seen.length < 3) await receiving.drain()
 console.log(seen.join(', ')) // A1 v1, A1 v2, A1 v3
 
+await sending.stop()
+await receiving.stop()
 await shop.close()
 await warehouse.close()

@@ -53,7 +53,7 @@ let settled = false
 hapax.events.on('processed', () => {
   settled = true
 })
-await using worker = hapax.worker({ consume: [sms] })
+const worker = hapax.worker({ consume: [sms] })
 await worker.start()
 while (!settled) await worker.drain()
 console.log(`with hapax: 1 message, ${requests} requests, ${sent.size} SMS`) // 2 requests, 1 SMS
