@@ -5,10 +5,13 @@ import { stripTypeScriptTypes } from 'node:module'
 import { basename, join } from 'node:path'
 import { inject, onTestFinished, type TestContext, vi } from 'vitest'
 import { newestNode, oldestNode } from '../support/registry.ts'
+import { askedRuntime } from '../support/runtimes.ts'
 import type { Packed } from './setup.ts'
 
-/** The versions of Node.js that everything is tried on. */
-export const nodeVersions = [oldestNode, newestNode] as const
+const asked = askedRuntime()
+
+/** The versions of Node.js that everything is tried on, or the runtime that was asked for. */
+export const nodeVersions: readonly [string, ...string[]] = asked === undefined ? [oldestNode, newestNode] : [asked]
 
 /** The program of an installed version. */
 export function nodeOf({ nodes }: Packed, version: string): string {
@@ -49,12 +52,14 @@ const STRICT = {
 /** Compiles a program for both ways in which modules are found today; rejects with what `tsc` says. */
 export async function compiled(project: string, directory: string, typescript: string): Promise<string> {
   writeFileSync(join(directory, 'app.ts'), typescript)
-  await tsc(project, directory, { ...STRICT, module: 'preserve', moduleResolution: 'bundler', noEmit: true })
-  await tsc(project, directory, { ...STRICT, module: 'nodenext', outDir: 'out', rootDir: '.' })
+  await tsc(project, directory, { module: 'preserve', moduleResolution: 'bundler', noEmit: true })
+  await tsc(project, directory, { module: 'nodenext', outDir: 'out', rootDir: '.' })
   return join(directory, 'out', 'app.js')
 }
 
-async function tsc(project: string, directory: string, compilerOptions: object): Promise<void> {
+/** Compiles `app.ts` of a directory, strictly and with these options; rejects with what `tsc` says. */
+export async function tsc(project: string, directory: string, options: object): Promise<void> {
+  const compilerOptions = { ...STRICT, ...options }
   writeFileSync(join(directory, 'tsconfig.json'), JSON.stringify({ compilerOptions, files: ['app.ts'] }))
   const program = join(project, 'node_modules', 'typescript', 'bin', 'tsc')
   const { code, stdout, stderr } = await run(process.execPath, [program, '--checkers', '1'], { cwd: directory })
@@ -101,6 +106,11 @@ export class Service {
     })
     this.ended = once(child, 'close').then(([code]) => ({ code, stdout: this.#stdout, stderr: this.#stderr }))
     onTestFinished(() => void child.kill('SIGKILL'))
+  }
+
+  /** What it has printed so far. */
+  get stdout(): string {
+    return this.#stdout
   }
 
   /** Waits until the program has printed something. */

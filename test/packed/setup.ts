@@ -6,19 +6,22 @@ import { delimiter, join } from 'node:path'
 import type { TestProject } from 'vitest/node'
 import manifest from '../../package.json' with { type: 'json' }
 import { NoRegistry, newestNode, nodeProgram, npmInstall, oldestNode } from '../support/registry.ts'
+import { askedRuntime, runtimeProgram } from '../support/runtimes.ts'
 
 const root = join(import.meta.dirname, '..', '..')
 const { devDependencies } = manifest
 
 /** What the tests are told. */
 export interface Packed {
+  /** What `npm pack` made. */
+  readonly tarball: string
   /** A project with the clients of today. */
   readonly project: string
   /** A project with an old `pg` and an old `amqplib`, and no other client. */
   readonly old: string
   /** A project with clients that are too old, into which hapax was forced. */
   readonly forced: string
-  /** The programs of Node.js, by version. */
+  /** The programs of Node.js, by version, and of the runtime that was asked for. */
   readonly nodes: Readonly<Record<string, string>>
 }
 
@@ -45,9 +48,11 @@ export default async function setup(project: TestProject): Promise<() => void> {
 async function make(directory: string): Promise<Packed> {
   const versions = [oldestNode, newestNode, ...REFUSED]
   const nodes = await Promise.all(versions.map(async (version) => [version, await nodeProgram(version)] as const))
+  const asked = askedRuntime()
   const tarball = pack(join(directory, 'package'))
   const { pg, mysql2, amqplib, typescript } = devDependencies
   return {
+    tarball,
     project: await install(join(directory, 'project'), tarball, {
       pg,
       mysql2,
@@ -58,7 +63,7 @@ async function make(directory: string): Promise<Packed> {
     }),
     old: await install(join(directory, 'old'), tarball, { pg: lowest('pg'), amqplib: lowest('amqplib') }),
     forced: await install(join(directory, 'forced'), tarball, { pg: '8.8.0', amqplib: '0.9.1' }, '--force'),
-    nodes: Object.fromEntries(nodes),
+    nodes: { ...Object.fromEntries(nodes), ...(asked && { [asked]: await runtimeProgram(asked) }) },
   }
 }
 
@@ -77,12 +82,14 @@ function pack(copy: string): string {
   const env = { ...process.env, PATH: join(root, 'node_modules', '.bin') + delimiter + process.env.PATH }
   const options: ExecFileSyncOptions = { cwd: copy, env, stdio: ['ignore', 'ignore', 'inherit'] }
   execFileSync('tsc', ['--project', 'tsconfig.build.json', '--noCheck'], options)
+  execFileSync('node', [join(root, 'scripts', 'build-console.ts')], options)
+  cpSync(join(root, 'src', 'console', 'static'), join(copy, 'dist', 'console', 'static'), { recursive: true })
   execFileSync('npm', ['pack', '--ignore-scripts', '--silent'], options)
   return join(copy, `${manifest.name}-${manifest.version}.tgz`)
 }
 
 /** An empty project, with the packages that it has already, into which hapax is installed as its documentation says. */
-async function install(
+export async function install(
   directory: string,
   tarball: string,
   dependencies: Readonly<Record<string, string>>,
