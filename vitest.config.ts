@@ -45,7 +45,18 @@ export default defineConfig({
       { extends: true, test: { name: 'unit', include: ['test/unit/**/*.test.ts'], isolate: false } },
       { extends: true, test: { name: 'simulator', include: ['test/simulator/**/*.test.ts'] } },
       { extends: true, test: { name: 'stores', include: ['test/stores/**/*.test.ts'] } },
+      { extends: true, test: { name: 'connections', include: ['test/connections/**/*.test.ts'] } },
       { extends: true, test: { name: 'brokers', include: ['test/brokers/**/*.test.ts'] } },
+      {
+        extends: true,
+        test: {
+          name: 'console',
+          include: ['test/console/**/*.test.ts'],
+          globalSetup: ['test/support/console/built.ts'],
+          // One test opens many pages, in three browsers at once.
+          testTimeout: 120_000,
+        },
+      },
       { extends: true, test: { name: 'faults', include: ['test/faults/**/*.test.ts'] } },
       {
         extends: true,

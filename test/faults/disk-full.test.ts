@@ -25,7 +25,8 @@ async function openRig({ url }: SmallDisk) {
   await pool.query('create table public.effects (consumer text not null, id text not null, note text not null)')
   const hapax = createHapax({ store: postgres({ pool }), source: '/shop', logger: silentLogger })
   await hapax.migrate()
-  const options = { concurrency: 4, retry: { minDelayMs: 10, maxDelayMs: 200 } }
+  // No message may be given up because of what is done to its database.
+  const options = { concurrency: 4, retry: { attempts: 10_000, minDelayMs: 10, maxDelayMs: 200 } }
   const consumer = (name: string, receive: 'direct' | 'store') =>
     hapax.consumer(name, { ...options, receive }).on(Order, async ({ id }, { tx }) => {
       await tx.query('insert into public.effects (consumer, id, note) values ($1, $2, $3)', [name, id, note])

@@ -8,15 +8,18 @@ export interface HandlerJob {
   readonly id: string
   readonly behaviour: 'good' | 'outlives' | 'waits' | 'computes'
   readonly timeoutMs: number
+  /** Waits for a word before it delivers. */
+  readonly waits?: boolean
 }
 
-/** What it says: that the handler has been entered, what late writes met, how the delivery ended. */
+/** What it says: that it waits for a word, that the handler has been entered, what late writes met, how the delivery ended. */
 export type HandlerReport =
+  | { readonly said: 'ready' }
   | { readonly said: 'entered' }
   | { readonly said: 'late'; readonly refusals: readonly string[] }
   | { readonly said: 'ended'; readonly status: string }
 
-const { place, id, behaviour, timeoutMs } = job<HandlerJob>()
+const { place, id, behaviour, timeoutMs, waits } = job<HandlerJob>()
 const store = await openStore(place, { max: 2 })
 const hapax = createHapax({ store, source: '/handlers', logger: silentLogger })
 const Order = defineMessage<{ id: string }>('order')
@@ -36,6 +39,10 @@ const consumer = hapax
     await outlived
   })
 
+if (waits) {
+  await say({ said: 'ready' })
+  await told()
+}
 for (let acked = false; !acked; ) {
   const { status, ack } = await consumer.handle({ id, source: '/shop', type: 'order', data: { id } }).catch(notYet)
   acked = ack

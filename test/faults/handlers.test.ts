@@ -55,10 +55,13 @@ describe.each(durableStores())('%s: handlers that behave badly', { timeout: 120_
       await using checker = await makePlace(store)
       // The database ends a transaction that was idle for this time and ten seconds of grace.
       const job = { place: checker.place, id: 'paused', timeoutMs: TIMEOUT_MS } as const
+      const other = start({ ...job, behaviour: 'good', waits: true })
+      expect(await other.next()).toEqual({ said: 'ready' })
       const paused = start({ ...job, behaviour: 'waits' })
       expect(await paused.next()).toEqual({ said: 'entered' })
       paused.kill('SIGSTOP')
-      const seen = statuses(await reportsOf(start({ ...job, behaviour: 'good' })))
+      other.tell({ go: true })
+      const seen = statuses(await reportsOf(other))
       expect(new Set(seen)).toEqual(new Set(['busy', 'processed']))
       paused.kill('SIGCONT')
       paused.tell({ go: true })

@@ -1,7 +1,7 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { createHapax, type Hapax, silentLogger } from 'hapax'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import { Child } from '../support/child.ts'
 import {
   asText,
@@ -20,6 +20,8 @@ import { TcpProxy } from '../support/tcp-proxy.ts'
 import type { HttpJob, HttpReport } from './http-child.ts'
 
 const PROGRAM = new URL('./http-child.ts', import.meta.url)
+// Some start several processes, one after the other.
+vi.setConfig({ testTimeout: 240_000 })
 
 /** A server process that is killed when the test ends. */
 class Server implements AsyncDisposable {
@@ -27,7 +29,7 @@ class Server implements AsyncDisposable {
   url = ''
 
   private constructor(job: HttpJob) {
-    this.child = new Child<HttpReport>(PROGRAM, job, 120_000)
+    this.child = new Child<HttpReport>(PROGRAM, job, 240_000)
   }
 
   static async start(job: HttpJob): Promise<Server> {

@@ -17,7 +17,7 @@ describe.each(oneInTest(durableStores(), 'postgres'))('%s: a message that ends i
     const killerJob: KillerJob = { place: checker.place, takeoverMs: 600 }
     let deaths = 0
     for (;;) {
-      const child = new Child(new URL('./killer-child.ts', import.meta.url), killerJob, 60_000)
+      const child = new Child(new URL('./killer-child.ts', import.meta.url), killerJob, 120_000)
       const { code, signal, errors } = await child.ended
       if (code === 0) break
       expect({ signal, errors }).toEqual({ signal: 'SIGKILL', errors: '' })
@@ -36,5 +36,5 @@ describe.each(oneInTest(durableStores(), 'postgres'))('%s: a message that ends i
     ])
     expect(await checker.query(`select id from ${table(checker.place, 'inbox')}`)).toEqual([])
     await hapax.close()
-  })
+  }, 300_000)
 })

@@ -30,7 +30,7 @@ async function provider(): Promise<AsyncDisposable & { readonly url: string; rea
 }
 
 const CHARGED = '{"charge":1}'
-const LEASE_MS = 1_000
+const LEASE_MS = 5_000
 
 describe.skipIf(withoutRedis())('hapax.http on Redis', () => {
   it.for(moments)(

@@ -2,8 +2,8 @@ import type { Store } from 'hapax'
 import { mysql } from 'hapax/mysql'
 import { postgres } from 'hapax/postgres'
 import { expect, it } from 'vitest'
+import { LinkProxy } from '../../src/conformance/brokers/link-proxy.ts'
 import { durableStores, makePlace, type Place } from '../support/databases.ts'
-import { LinkProxy } from '../support/link-proxy.ts'
 
 /** SQLite has no link. */
 const stores = durableStores().filter((store) => store !== 'sqlite')

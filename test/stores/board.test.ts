@@ -23,10 +23,11 @@ describe.skipIf(isMissing)('a shop that Prometheus scrapes', () => {
     await until('count(hapax_state_age_seconds) > 0 and count(up == 1) == 3', async () => {})
     // It may be the one that reads the state; another one does at its next turn, in 15 seconds at most.
     shop.kill()
-    await until('hapax_commit_unknown_total > 0', () => shop.breakCommits(2))
-    await until('hapax_lease_lost_total > 0', () => shop.standStill(3_000))
-    await until('hapax_relay_failures_total{kind="down"} > 0', () => shop.brokerAway(2_000))
-    await until('hapax_worker_errors_total > 0', () => shop.databaseAway(2_000))
+    // Rates, because a counter that Prometheus has never seen before moves only with its second count.
+    await until('rate(hapax_commit_unknown_total[1m]) > 0', () => shop.breakCommits(2))
+    await until('rate(hapax_lease_lost_total[1m]) > 0', () => shop.standStill(3_000))
+    await until('rate(hapax_relay_failures_total{kind="down"}[1m]) > 0', () => shop.brokerAway(2_000))
+    await until('rate(hapax_worker_errors_total[1m]) > 0', () => shop.databaseAway(2_000))
     await shop.analyze()
   }, DEADLINE_MS)
 

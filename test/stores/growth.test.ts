@@ -1,6 +1,7 @@
 import { createHapax, silentLogger } from 'hapax'
 import { describe, expect, it } from 'vitest'
 import type { StoreStatus } from '../../src/contracts/admin.ts'
+import type { Statement } from '../../src/contracts/connection.ts'
 import type { Dialect } from '../../src/stores/sql/index.ts'
 import { until } from '../../src/testing/wait.ts'
 import { Called } from '../support/called.ts'
@@ -12,13 +13,17 @@ import { Recorded } from '../support/recorded.ts'
 import { inThisRun } from '../support/runs.ts'
 
 /** What people ask for, who may wait: some of it is counted, or looked for, in all rows. */
-const ASKED = /^(status.exact|traces.all|lists|admin\.keys|failed\.(list|count|groups|seqs)|sent\.(list|seqs))/
+const ASKED =
+  /^(status.exact|traces.all|lists|admin\.keys|failed\.(list|count|groups|seqs|freeze)|sent\.(list|seqs|freeze))/
 
 /** What is only used where another statement cannot do it all, or after something that the test does not do. */
 const RARE = [
   ...['inbox.blocked', 'inbox.lockAll', 'outbox.left', 'leases.leased', 'leases.renewable', 'traces.all', 'writeLocal'],
   ...['aside.outbox.next', 'aside.outbox.forward', 'held.inbox.toFailed', 'held.outbox.toFailed'],
 ]
+
+/** A look at what waits reads a thousand rows, each through an index and in the table, and a few more to find its way. */
+const PAGE_OF_A_LIST = 4_000
 
 /** How many rows of each kind: enough for a planner that looks at sizes. A million in the inbox takes minutes, on others many of them. */
 const sizesOf = (name: DurableStore): readonly number[] => (name === 'postgres' ? [50_000, 350_000] : [50_000])
@@ -38,9 +43,12 @@ describe.each(grown)('K8: tables of $rows rows of each kind on $name', ({ name, 
     await doEverything(await openStore(checker.place, { seams: recorded.seams, statements }))
     expect(called.missing.filter((each) => !RARE.includes(each))).toEqual([])
     const own = [...recorded.statements.values()].filter((each) => !ASKED.test(called.nameOf(each)))
+    const nameOf = (each: Statement): string => called.nameOf(each)
+    const lists = own.filter((each) => nameOf(each).startsWith('waiting.'))
     for (const statistics of statisticsOf(checker)) {
       await know(checker, statistics)
-      expect(await scansOf(checker, own, (each) => called.nameOf(each)), `with ${statistics} statistics`).toEqual([])
+      expect(await scansOf(checker, own, nameOf), `with ${statistics} statistics`).toEqual([])
+      expect(await scansOf(checker, lists, nameOf, PAGE_OF_A_LIST), `lists with ${statistics} statistics`).toEqual([])
     }
   })
 })

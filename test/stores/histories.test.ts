@@ -13,6 +13,7 @@ import pg from 'pg'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { recordFailure } from '../../src/message/history.ts'
 import { ALL_LANES } from '../../src/message/lanes.ts'
+import { type DurableStore, durableStores } from '../support/databases.ts'
 import { requireServer } from '../support/servers.ts'
 
 type Table = 'inbox' | 'outbox' | 'failed'
@@ -38,7 +39,7 @@ const GARBAGE = [
   'ä\u0001',
 ]
 
-const places: Readonly<Record<string, (check: Check) => Promise<void>>> = {
+const places: Readonly<Record<DurableStore, (check: Check) => Promise<void>>> = {
   postgres: async (check) => {
     const schema = `histories_${randomBytes(6).toString('hex')}`
     const pool = new pg.Pool({ connectionString: requireServer('postgres'), max: 4 })
@@ -148,7 +149,7 @@ const staysSmall: Check = async (store, { size }) => {
   expect([failed?.failures, failed?.history.length]).toEqual([26, 10])
   await hapax.failed.retry(String(failed?.seq))
   expect(await size('inbox')).toEqual(small)
-  await hapax.transaction((tx) => hapax.publish(tx, Ping, { n: 1 }))
+  await hapax.transaction((tx) => hapax.publishMany(tx, [Ping.of({ n: 1 })]))
   const share = { table: 'outbox', scope: 'default', types: [], lanes: ALL_LANES, limit: 10, after: new Map() } as const
   const [look] = await store.workers.look([share])
   for (let attempts = 1; attempts <= 25; attempts++) {
@@ -157,7 +158,8 @@ const staysSmall: Check = async (store, { size }) => {
   expect(await size('outbox')).toEqual(small)
 }
 
-describe.for(Object.entries(places))('on %s', ([, on]) => {
+describe.for(durableStores())('on %s', (name) => {
+  const on = places[name]
   it('a history that another version or a person wrote hinders nobody', () => on(hindersNobody))
 
   it('ten failures are stored, however many there were and whatever they said', () => on(staysSmall))

@@ -3,10 +3,11 @@ import { type RedisClient, redis } from 'hapax/redis'
 import { Cluster, Redis } from 'ioredis'
 import { createCluster } from 'redis'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { redisHarness } from '../../src/conformance/stores/redis.ts'
 import { runLeaseCases } from '../support/lease-suite.ts'
 import { noPrivateServer } from '../support/private-server.ts'
 import { type RedisClusterServers, redisCluster } from '../support/redis-cluster.ts'
-import { freshPrefix, redisHarness } from '../support/redis-stores.ts'
+import { freshPrefix } from '../support/redis-stores.ts'
 
 const left = noPrivateServer('redis')
 

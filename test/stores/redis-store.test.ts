@@ -6,10 +6,10 @@ import { type IoredisClient, type IoredisCluster, redis } from 'hapax/redis'
 import { Redis } from 'ioredis'
 import { createClient, createClientPool, createSentinel } from 'redis'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { LinkProxy } from '../../src/conformance/brokers/link-proxy.ts'
 import { CLAIM_STORED } from '../../src/stores/redis/scripts.ts'
 import { promised } from '../../src/testing/promised.ts'
 import { until } from '../../src/testing/wait.ts'
-import { LinkProxy } from '../support/link-proxy.ts'
 import { noPrivateServer, privateServer } from '../support/private-server.ts'
 import { freshPrefix } from '../support/redis-stores.ts'
 import { requireServer } from '../support/servers.ts'
@@ -259,7 +259,7 @@ describe('a store on Redis', () => {
         return client.call(command, ...words).finally(() => nth === 1 && answered.resolve())
       },
     }
-    const store = redis({ client: losing, prefix, timeoutMs: 100 })
+    const store = redis({ client: losing, prefix, timeoutMs: 3_000 })
     const claimed = store.claims.claimStored('sms', { token: crypto.randomUUID(), leaseMs: 1_000, limit: 10 })
     await expect(claimed).rejects.toMatchObject({ code: 'store-unavailable' })
     // As long as anything takes that was asked for after the first answer.

@@ -2,8 +2,9 @@ import type { RedisClient } from 'hapax/redis'
 import { Redis } from 'ioredis'
 import { createClient, RESP_TYPES } from 'redis'
 import { afterAll, beforeAll, describe } from 'vitest'
+import { redisHarness } from '../../src/conformance/stores/redis.ts'
 import { runLeaseCases } from '../support/lease-suite.ts'
-import { losingAnswers, redisHarness } from '../support/redis-stores.ts'
+import { losingAnswers } from '../support/redis-stores.ts'
 import { requireServer } from '../support/servers.ts'
 
 const url = requireServer('redis')

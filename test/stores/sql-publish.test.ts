@@ -1,9 +1,9 @@
 import { spawnSync } from 'node:child_process'
 import fc from 'fast-check'
-import { type Destination, defineMessage } from 'hapax'
+import { type Destination, defineMessage, type Store } from 'hapax'
 import { memoryBroker } from 'hapax/memory-broker'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { formatted } from '../../src/cli/migration-formats.ts'
+import { formatted, type Printed } from '../../src/cli/migrations/formats.ts'
 import { anyCharacter } from '../support/any-text.ts'
 import { makeEmptyPlace, openStore, type Place, table } from '../support/databases.ts'
 import { testStores } from '../support/servers.ts'
@@ -120,7 +120,9 @@ describe.for(stores)('publishing with SQL on %s', (store) => {
         const withHeaders = headers === undefined ? options : { ...options, headers }
         // The text of the payload decides, so both sides send the same one.
         const value = JSON.parse(data)
-        await hapax.transaction((tx) => hapax.publish(tx, defineMessage<unknown>(type), value, withHeaders))
+        // The routine takes JSON; without saying so, the library would send a string as the text it is.
+        const json = { datacontenttype: 'application/json', ...withHeaders }
+        await hapax.transaction((tx) => hapax.publish(tx, defineMessage<unknown>(type), value, json))
         const packed = headers === undefined ? {} : { headers: JSON.stringify(headers) }
         await rig.publish({ source, type, data: JSON.stringify(value), ...options, ...packed })
         const [library, sql] = await rig.outbox()
@@ -300,6 +302,13 @@ describe.for(stores)('publishing with SQL on %s', (store) => {
   })
 })
 
+const printed = ({ schema, features }: Store<unknown>): Printed => ({
+  sql: schema.sql(),
+  database: features.name,
+  at: new Date(),
+  language: 'ts',
+})
+
 describe.for(stores)('the printed migrations of %s', (store) => {
   const client = clients[store]
   const missing = spawnSync(client.program, ['--version']).status !== 0
@@ -307,7 +316,7 @@ describe.for(stores)('the printed migrations of %s', (store) => {
     await using place = await makeEmptyPlace(store)
     const opened = await openStore(place.place, { max: 1 })
     const { status, stderr: said } = spawnSync(client.program, client.args(place.place), {
-      input: formatted(opened.schema.sql(), 'client'),
+      input: formatted(printed(opened), 'client'),
       encoding: 'utf8',
       env: { ...process.env, ...client.env(place.place) },
     })
@@ -322,7 +331,7 @@ describe.for(stores)('the printed migrations of %s', (store) => {
     await using place = await makeEmptyPlace(store)
     const opened = await openStore(place.place, { max: 1 })
     if (store === 'postgres') await place.query(`drop schema ${place.place.schema} cascade`)
-    const sql = formatted(opened.schema.sql(), 'sql')
+    const sql = formatted(printed(opened), 'sql')
     expect(sql).not.toMatch(/^(begin|commit|rollback|start transaction);$|^delimiter\b/im)
     const statements = sql.split(/;\n(?:\n|$)/).filter((text) => text !== '')
     expect(statements).toEqual(opened.schema.sql().statements)
@@ -336,7 +345,7 @@ describe.for(stores)('the printed migrations of %s', (store) => {
   it.runIf(store === 'postgres')('are plain statements for a tool that sends all of them at once', async () => {
     await using place = await makeEmptyPlace(store)
     const opened = await openStore(place.place, { max: 1 })
-    await place.query(formatted(opened.schema.sql(), 'sql'))
+    await place.query(formatted(printed(opened), 'sql'))
     expect(await opened.schema.migrate()).toEqual([])
     await opened.close()
   })

@@ -1,4 +1,5 @@
+import { nodeSqliteWay } from '../support/node-sqlite-way.ts'
 import { sqliteHarness } from '../support/sqlite-harness.ts'
 import { runStoreCases } from '../support/store-suite.ts'
 
-runStoreCases(sqliteHarness)
+runStoreCases(await sqliteHarness(nodeSqliteWay))

@@ -19,18 +19,29 @@ const layers: readonly string[] = [
 const driverFolders = ['stores', 'brokers', 'connections', 'http', 'telemetry']
 /** What drivers build on, beside what they share with others of their kind. */
 const driverLayers = ['base', 'web', 'message', 'contracts']
-const kits: Record<string, string> = {
-  stores: 'stores/sql',
-  brokers: 'brokers/kit',
-  connections: 'stores/sql',
-  telemetry: 'telemetry/metrics',
+const kits: Record<string, readonly string[]> = {
+  stores: ['stores/sql'],
+  brokers: ['brokers/kit'],
+  connections: ['stores/sql', 'connections/kit'],
+  telemetry: ['telemetry/metrics'],
 }
-const applicationFolders = ['nestjs', 'cli', 'console']
+const applicationFolders = ['nestjs', 'lambda', 'testkit', 'conformance', 'cli', 'console']
+/** What `nestjs` is written with: the public interface, what its testing module runs on, and the console with what mounts it. */
+const nestjs = ['base', 'web', 'message', 'contracts', 'index', 'stores/memory', 'http/node', 'console']
+/** What the console is written with: the public interface, what its tools return, and what a worker says of itself in its row. */
+const consoleUnits = ['base', 'web', 'message', 'contracts', 'worker', 'admin', 'index', 'hapax']
 // The API of OpenTelemetry is all that its own entry point is for, and has to be the same one that the application imports.
 const staticPackages: Record<string, string[]> = {
   cli: ['commander'],
+  // Decorators and modules are applied when the file is loaded; Nest is all that this entry point is for.
+  nestjs: ['@nestjs/common', '@nestjs/core', 'rxjs'],
   'telemetry/opentelemetry': ['@opentelemetry/api'],
 }
+
+/** What browsers get. It shares with the server only the types of what they say to each other. */
+const PAGE = 'console/page'
+const AGREED = 'src/console/api.ts'
+const pagePackages = ['preact', '@preact/signals', 'uplot']
 
 interface Import {
   specifier: string
@@ -43,7 +54,7 @@ interface Import {
 export function violations(path: string, source: string): string[] {
   const unit = unitOf(path)
   if (unit === undefined) return [`${placeOf(path)} has no place in the layout: see ARCHITECTURE.md`]
-  return importsOf(source).flatMap((found) => {
+  return importsOf(path, source).flatMap((found) => {
     const reason = objection(path, unit, found)
     return reason === undefined ? [] : [`${path}:${found.line} imports '${found.specifier}': ${reason}`]
   })
@@ -56,6 +67,8 @@ function objection(path: string, unit: string, { specifier, kind }: Import): str
   if (!target.startsWith('src/')) return 'it leaves src/'
   const to = unitOf(target)
   if (to === unit) return undefined
+  if (unit === PAGE) return target === AGREED && kind === 'type' ? undefined : `${PAGE} imports types of ${AGREED} only`
+  if (to === PAGE) return `${PAGE} is for browsers`
   return to === undefined
     ? `${target} has no place in the layout`
     : (arrowObjection(unit, to) ?? doorObjection(to, target))
@@ -63,19 +76,27 @@ function objection(path: string, unit: string, { specifier, kind }: Import): str
 
 function packageObjection(unit: string, specifier: string, kind: Import['kind']): string | undefined {
   if (specifier === 'hapax' || specifier.startsWith('hapax/')) return 'the sources import each other by relative path'
+  if (unit === PAGE) {
+    return pagePackages.some((name) => specifier === name || specifier.startsWith(`${name}/`))
+      ? undefined
+      : `${PAGE} is built of ${pagePackages.join(', ')} and nothing else`
+  }
   if (isLayer(unit) || unit === 'hapax' || unit === 'index') return `${unit} imports only node: and the layers below it`
   if (kind !== 'value' || staticPackages[unit]?.includes(specifier)) return undefined
   return "client libraries are the user's, so use import type, or import() where it is used"
 }
 
 function arrowObjection(from: string, to: string): string | undefined {
+  if (from === 'nestjs') return nestjs.includes(to) ? undefined : `nestjs imports only ${listed(nestjs)}`
+  if (from === 'console') return consoleUnits.includes(to) ? undefined : `console imports only ${listed(consoleUnits)}`
+  if (from === 'lambda') return driverLayers.includes(to) ? undefined : `lambda imports only ${listed(driverLayers)}`
   if (applicationFolders.includes(from)) return undefined
   if (isLayer(from)) return below(from).includes(to) ? undefined : `${from} imports only ${listed(below(from))}`
   if (from === 'index' || from === 'hapax' || from === 'testing') {
     return isLayer(to) || to === 'hapax' ? undefined : `${from} imports only the layers and hapax.ts`
   }
   const [folder = ''] = from.split('/')
-  const allowed = [...driverLayers, ...(kits[folder] === undefined || kits[folder] === from ? [] : [kits[folder]])]
+  const allowed = [...driverLayers, ...(kits[folder] ?? []).filter((kit) => kit !== from)]
   return allowed.includes(to) ? undefined : `${from} imports only ${listed(allowed)}`
 }
 
@@ -102,7 +123,8 @@ function listed(units: readonly string[]): string {
 function unitOf(path: string): string | undefined {
   const [, folder = '', child = ''] = path.split('/')
   if (path === 'src/index.ts') return 'index'
-  if (path === 'src/hapax.ts') return 'hapax'
+  if (path === 'src/hapax.ts' || path === 'src/public.ts') return 'hapax'
+  if (path.startsWith(`src/${PAGE}/`)) return PAGE
   if (driverFolders.includes(folder)) return `${folder}/${posix.parse(child).name}`
   if (isLayer(folder) || folder === 'testing' || applicationFolders.includes(folder)) return folder
   return undefined
@@ -113,9 +135,9 @@ function placeOf(path: string): string {
   return child === undefined ? path : `src/${folder}/`
 }
 
-function importsOf(source: string): Import[] {
+function importsOf(path: string, source: string): Import[] {
   const found: Import[] = []
-  visit(parseAst(source, { lang: 'ts' }), (node) => {
+  visit(parseAst(source, { lang: path.endsWith('x') ? 'tsx' : 'ts' }), (node) => {
     const specifier = node.source?.value
     const kind = kindOf(node)
     if (typeof specifier !== 'string' || kind === undefined) return

@@ -83,10 +83,12 @@ export function job<T>(): T {
   return JSON.parse(process.argv[2] ?? 'null') as T
 }
 
-/** Sends a message to the process that started this one. */
+/** Sends a message to the process that started this one; prints it where that did not ask for messages. */
 export function say(message: object): Promise<void> {
   return new Promise((resolve, reject) => {
-    process.send?.(message, undefined, undefined, (error) => (error ? reject(error) : resolve()))
+    const done = (error?: Error | null): void => (error ? reject(error) : resolve())
+    if (process.send === undefined) process.stdout.write(`${JSON.stringify(message)}\n`, done)
+    else process.send(message, undefined, undefined, done)
   })
 }
 

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { createHapax, defineMessage, type Hapax, Permanent, RetryAfter, type Store, silentLogger } from 'hapax'
 import { memoryBroker } from 'hapax/memory-broker'
-import type { Look, Share } from '../../src/contracts/index.ts'
+import type { Look, Share, WaitingWhere } from '../../src/contracts/index.ts'
 import { fingerprint, messageKey } from '../../src/message/index.ts'
 import { until } from '../../src/testing/wait.ts'
 import type { RigTx } from './databases.ts'
@@ -27,8 +27,10 @@ export async function doEverything(store: Store<RigTx>): Promise<void> {
   await sending(hapax, store)
   await deaths(store)
   await people(hapax, store)
+  await waiting(store)
   await requests(store)
   await endpoints(store)
+  await operations(store)
   await cleaning(store)
   await hapax.close()
 }
@@ -202,6 +204,28 @@ async function people(hapax: Rig, store: Store<RigTx>): Promise<void> {
   await hapax.consumers.remove('calls')
 }
 
+/** Every way to what waits, each with a condition that few rows meet, and the audit. */
+async function waiting({ admin }: Store<RigTx>): Promise<void> {
+  for (const origin of ['inbox', 'outbox'] as const) {
+    const scope = origin === 'inbox' ? 'keyed' : 'default'
+    const wheres: readonly WaitingWhere[] = [
+      ...[{}, { scope: 'gone' }, { type: 'none' }, { id: 'none' }, { id: UUIDV7 }, { until: new Date(0) }],
+      ...[{ key: 'key 7' }, { scope, key: 'key 7' }, { scope, key: 'none' }, { scope, key: 'key 7', type: 'none' }],
+      ...(['waiting', 'retrying', 'held', 'leased'] as const).flatMap((state) => [{ state }, { scope, state }]),
+    ]
+    for (const where of wheres) {
+      const { before } = await admin.waiting(origin, where, undefined, 50)
+      if (before !== undefined) await admin.waiting(origin, where, before, 50)
+    }
+    await admin.retries(origin, 50)
+    const [last] = (await admin.waiting(origin, { scope, key: 'key 20000' }, undefined, 1)).rows
+    if (last !== undefined) await admin.ahead(origin, last.seq)
+    if (last !== undefined) await admin.one(origin, last.seq)
+  }
+  await admin.audited({}, undefined, 50)
+  await admin.audited({ actor: 'nobody', action: 'retry', scope: 'none' }, undefined, 50)
+}
+
 /** Requests, new and known, and what becomes of their responses. */
 async function requests(store: Store<RigTx>): Promise<void> {
   const [consumer, source, type] = ['http:orders', 'POST /orders ~ada', 'http.request']
@@ -231,6 +255,31 @@ async function endpoints(store: Store<RigTx>): Promise<void> {
   await store.endpoints.look()
   await store.admin.trace('handled 7')
   await store.endpoints.remove('ep-1', { action: 'remove', actor: 'test' })
+}
+
+/** Changes to many rows, pauses and samples. */
+async function operations(store: Store<RigTx>): Promise<void> {
+  const by = { action: 'begin', actor: 'test' } as const
+  const draft = { perSecond: null, limit: 5, where: {} } as const
+  const [retry, republish] = [randomUUID(), randomUUID()]
+  await store.operations.begin({ ...draft, id: retry, kind: 'retry' }, by)
+  await store.operations.begin({ ...draft, id: republish, kind: 'republish' }, by)
+  const step = { id: retry, token: randomUUID() }
+  await store.operations.lease(step.token, 60_000, retry)
+  const [seq] = await store.failed.seqs({}, undefined, 1)
+  if (seq !== undefined) await store.failed.retry(seq, { ...by, action: 'retry' }, step)
+  await store.operations.advance(step, 60_000, { after: null, gone: 0, errors: 0, error: null }, true)
+  const other = await store.operations.lease(randomUUID(), 60_000)
+  await store.operations.release({ id: other?.id ?? '', token: 'none' })
+  await store.operations.change(republish, 'cancelled', { ...by, action: 'cancel' })
+  await store.operations.list(undefined, 50)
+  await store.operations.list(retry, 50)
+  await store.pauses.pause('inbox', 'loose', { ...by, action: 'pause' })
+  await store.pauses.list()
+  await store.pauses.resume('inbox', 'loose', { ...by, action: 'resume' })
+  const counts = { done: 1, duplicates: 0, retried: 0, failed: 0, lagMs: 1, aged: 1, waiting: null, oldestMs: null }
+  await store.samples.add('worker', [{ origin: 'inbox', scope: 'loose', ...counts }], 3_600_000)
+  await store.samples.list(3_600_000)
 }
 
 async function cleaning(store: Store<RigTx>): Promise<void> {

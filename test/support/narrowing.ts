@@ -8,21 +8,26 @@ const servers: readonly Name[] = ['postgres', 'mysql']
 
 /** Test files, and the stores or brokers of which one is enough for a file to have anything to test. */
 const needs: readonly (readonly [files: string, oneOf: readonly Name[]])[] = [
-  ['test/stores/{postgres,drizzle,pgbouncer}*', ['postgres']],
+  ['test/stores/{postgres,pgbouncer}*', ['postgres']],
   ['test/stores/mysql*', ['mysql']],
-  ['test/stores/{sqlite,operator}*', ['sqlite']],
+  ['test/stores/{sqlite,operator,nestjs}*', ['sqlite']],
   ['test/stores/{redis,lease-worker}*', ['redis']],
-  ['test/stores/{grants,poison,responses,sql-publish}*', servers],
-  ['test/stores/{closing,cost,fake-store,growth,histories,metrics,opentelemetry}*', durable],
+  ['test/stores/{connection-budget,grants,poison,responses,sql-publish}*', servers],
+  [
+    'test/stores/{closing,console,cost,fake-store,growth,histories,lambda,metrics,migration-tools,operations,opentelemetry}*',
+    durable,
+  ],
   ['test/stores/webhooks*', [...durable, 'redis']],
   ['test/brokers/rabbitmq*', ['rabbitmq']],
   ['test/brokers/nats*', ['nats']],
   ['test/brokers/redis-streams*', ['redis-streams']],
   ['test/brokers/kafka*', ['kafka']],
-  ['test/faults/{handlers,http,kill-sweep,killer,outgoing-webhooks,race,relays}.test.ts', durable],
-  ['test/faults/{commit-cut,down,fail-over,reconcile,silent,soak/checker}.test.ts', servers],
-  ['test/faults/{connecting,disk-full,outage-events,webhooks}.test.ts', ['postgres']],
+  ['test/faults/{handlers,http,kill-sweep,killer,nestjs,operations,outgoing-webhooks,race,relays}.test.ts', durable],
+  ['test/faults/{commit-cut,down,fail-over,frameworks,reconcile,silent,soak/checker}.test.ts', servers],
+  ['test/faults/{connecting,disk-full,orms,outage-events,webhooks}.test.ts', ['postgres']],
+  ['test/stores/{guides,sharding-example}*', ['postgres']],
   ['test/faults/demo.test.ts', ['sqlite']],
+  ['test/console/*', durable],
   ['test/faults/sms.test.ts', [...durable, 'redis']],
   ['test/faults/redis-orders.test.ts', ['redis']],
   ['test/faults/garbage.test.ts', ['postgres', 'redis', 'rabbitmq', 'redis-streams']],
@@ -30,17 +35,23 @@ const needs: readonly (readonly [files: string, oneOf: readonly Name[]])[] = [
 
 /** Files that say themselves what they leave out, or need no server. */
 const narrowThemselves: readonly string[] = [
+  'test/connections/*.test.ts',
   'test/stores/board.test.ts',
+  'test/stores/conformance.test.ts',
+  'test/stores/example-apps.test.ts',
+  'test/stores/init.test.ts',
   'test/stores/mounting.test.ts',
   'test/stores/mounts.test.ts',
   'test/stores/outgoing-webhooks.test.ts',
   'test/stores/promtool.test.ts',
+  'test/stores/testkit.test.ts',
   'test/stores/webhook-deliveries.test.ts',
   'test/stores/webhook-guard.test.ts',
   'test/brokers/client-missing.test.ts',
   'test/brokers/health-example.test.ts',
   'test/brokers/reaching.test.ts',
   'test/faults/private-server.test.ts',
+  'test/faults/clusters/*.test.ts',
   'test/faults/soak/soak.test.ts',
   'test/faults/brokers/broker-soak.test.ts',
   'test/faults/brokers/timetable.test.ts',
@@ -55,6 +66,10 @@ export function leftOut(): string[] {
 
 /** Test files that need servers, perhaps, and about which nothing is said here. */
 export function unknownFiles(root: string): string[] {
-  const known = new Set([...narrowThemselves, ...needs.flatMap(([files]) => globSync(files, { cwd: root }))])
-  return globSync('test/{stores,brokers,faults}/**/*.test.ts', { cwd: root }).filter((file) => !known.has(file))
+  const known = new Set(
+    [...narrowThemselves, ...needs.map(([files]) => files)].flatMap((files) => globSync(files, { cwd: root })),
+  )
+  return globSync('test/{stores,connections,brokers,console,faults}/**/*.test.ts', { cwd: root }).filter(
+    (file) => !known.has(file),
+  )
 }

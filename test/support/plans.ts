@@ -12,8 +12,8 @@ const MANY = 45_000
 /** Pages that one step of a plan may read each time that it runs, however few rows it finds in them. */
 const MANY_PAGES = 1_000
 
-/** Why a statement reads too much; undefined: it does not. */
-type Reader = (statement: RecordedStatement) => Promise<string | undefined>
+/** Why a statement reads more rows than it may; undefined: it does not. */
+type Reader = (statement: RecordedStatement, most: number) => Promise<string | undefined>
 
 /**
  * Runs statements again, each in a transaction that is rolled back, and returns those that read a large table from end to end, or much
@@ -23,11 +23,12 @@ export async function scansOf(
   { place }: Checker,
   statements: readonly RecordedStatement[],
   nameOf: (statement: Statement) => string,
+  most: number = MANY,
 ): Promise<readonly string[]> {
   const scans: string[] = []
   await using reader = await readers[place.store](place)
   for (const statement of statements.filter(isPlanned)) {
-    const why = await reader.read(statement)
+    const why = await reader.read(statement, most)
     if (why !== undefined) scans.push(`${nameOf(statement)}: ${why}: ${short(statement.text)}`)
   }
   return scans
@@ -51,7 +52,7 @@ const readers: Record<DurableStore, (place: Place) => Promise<Reading>> = {
     const client = new pg.Client(url)
     await client.connect()
     return {
-      read: (statement) => readOfPostgres(client, statement),
+      read: (statement, most) => readOfPostgres(client, statement, most),
       [Symbol.asyncDispose]: () => client.end(),
     }
   },
@@ -65,14 +66,14 @@ const readers: Record<DurableStore, (place: Place) => Promise<Reading>> = {
     const before = await rowsRead()
     const asking = (await rowsRead()) - before
     return {
-      read: async ({ text, params }) => {
+      read: async ({ text, params }, most) => {
         const begun = await rowsRead()
         await client.query('start transaction')
         // What was done once may not be possible again.
         await client.query(text, [...params]).catch(() => {})
         await client.query('rollback')
         const read = (await rowsRead()) - begun - asking
-        return read > MANY * countsIn(text) ? `${read} rows` : undefined
+        return read > most * countsIn(text) ? `${read} rows` : undefined
       },
       [Symbol.asyncDispose]: () => client.end(),
     }
@@ -82,7 +83,7 @@ const readers: Record<DurableStore, (place: Place) => Promise<Reading>> = {
     // Nothing is remembered from one page to the next, so that what is read can be seen from outside.
     client.exec('pragma cache_size = 10; pragma mmap_size = 0')
     return {
-      read: async (statement) => stepOfSqlite(client, statement) ?? pagesOfSqlite(client, statement),
+      read: async (statement, most) => stepOfSqlite(client, statement) ?? pagesOfSqlite(client, statement, most),
       [Symbol.asyncDispose]: async () => client.close(),
     }
   },
@@ -94,7 +95,11 @@ function countsIn(text: string): number {
 }
 
 /** Statements that are prepared get the plan that they have with any values. */
-async function readOfPostgres(client: pg.Client, statement: RecordedStatement): Promise<string | undefined> {
+async function readOfPostgres(
+  client: pg.Client,
+  statement: RecordedStatement,
+  most: number,
+): Promise<string | undefined> {
   const { text, params, settings = [] } = statement
   const explain = 'explain (analyze, buffers, timing off, format json)'
   await client.query('begin')
@@ -105,10 +110,10 @@ async function readOfPostgres(client: pg.Client, statement: RecordedStatement): 
       await client.query(`prepare planned as ${text}`)
       const values = params.map((value) => (value === null ? 'null' : client.escapeLiteral(String(value))))
       const { rows } = await client.query(`${explain} execute planned (${values.join(', ')})`)
-      return stepOf(rows[0]['QUERY PLAN'][0].Plan)
+      return stepOf(rows[0]['QUERY PLAN'][0].Plan, most)
     }
     const { rows } = await client.query(`${explain} ${text}`, [...params])
-    return stepOf(rows[0]['QUERY PLAN'][0].Plan)
+    return stepOf(rows[0]['QUERY PLAN'][0].Plan, most)
   } catch (error) {
     // What was done once may not be possible again.
     if (!(error instanceof pg.DatabaseError)) throw error
@@ -132,23 +137,26 @@ interface Node {
 }
 
 /** The step of a plan that reads too much. */
-function stepOf(node: Node): string | undefined {
+function stepOf(node: Node, most: number): string | undefined {
   const { 'Node Type': type, 'Relation Name': table, 'Actual Loops': loops, Plans: below = [] } = node
   const rows = (node['Actual Rows'] + (node['Rows Removed by Filter'] ?? 0)) * loops
   const pages = (node['Shared Hit Blocks'] ?? 0) + (node['Shared Read Blocks'] ?? 0)
   const large = LARGE.some((each) => each === table) && loops > 0 && type.includes('Scan')
-  if (large && (type === 'Seq Scan' || rows > MANY || pages > MANY_PAGES * loops + 10 * rows))
+  if (large && (type === 'Seq Scan' || rows > most || pages > MANY_PAGES * loops + 10 * rows))
     return `${type} by ${node['Index Name']} of ${rows} rows on ${pages} pages of ${table}, ${loops} times`
-  return below.map(stepOf).find((each) => each !== undefined)
+  return below.map((each) => stepOf(each, most)).find((each) => each !== undefined)
 }
 
 /** What SQLite scans that is small: lists that statements are given or make, and the tables that do not grow. */
 const SMALL = new Set([
   ...['json_each', 'lane', 'head', 'given', 'k', 'CONSTANT', 'known', 'f', 'h', 's', 'w', 'l', 'n', 'receipt_scope'],
+  // What a statement counts, up to a limit of its own.
+  'counted',
   ...['inbox', 'outbox', 'failed'].flatMap((name) =>
     ['loose', 'keyed', 'scope', 'layer', 'window', 'sample'].map((part) => `${name}_${part}`),
   ),
   ...['hapax_subscriptions', 'hapax_workers', 'hapax_relays', 'hapax_endpoints', 'hapax_migrations'],
+  ...['hapax_operations', 'hapax_pauses'],
 ])
 /** Rows by their own number, and not all of them. */
 const BY_NUMBER = /order by seq (desc )?limit [?\d]/
@@ -163,7 +171,7 @@ function stepOfSqlite(client: DatabaseSync, { text, params }: Statement): string
 }
 
 /** Where the operating system counts what a process reads, every page of the file that a statement needs is one. */
-function pagesOfSqlite(client: DatabaseSync, { text, params }: Statement): string | undefined {
+function pagesOfSqlite(client: DatabaseSync, { text, params }: Statement, most: number): string | undefined {
   const begun = bytesRead()
   client.exec('begin')
   try {
@@ -173,7 +181,7 @@ function pagesOfSqlite(client: DatabaseSync, { text, params }: Statement): strin
   }
   client.exec('rollback')
   const pages = Math.round((bytesRead() - begun) / 4096)
-  return pages > MANY ? `${pages} pages` : undefined
+  return pages > most ? `${pages} pages` : undefined
 }
 
 function values(params: Statement['params']): readonly SQLInputValue[] {

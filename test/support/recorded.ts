@@ -35,9 +35,9 @@ export class Recorded {
       },
     })
     const own: Partial<Connection<RigTx>> = {
-      query: (statement, limitMs) => {
+      query: (statement, ...rest) => {
         record(statement)
-        return connection.query(statement, limitMs)
+        return connection.query(statement, ...rest)
       },
       executor: (tx) => executing(connection.executor(tx)),
       atOnce: (options, statements) => {

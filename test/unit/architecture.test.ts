@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { violations } from '../support/architecture.ts'
 
 const root = new URL('../../', import.meta.url)
-const sources = globSync('src/**/*.ts', { cwd: root }).map((path) => path.replaceAll('\\', '/'))
+const sources = globSync('src/**/*.{ts,tsx}', { cwd: root }).map((path) => path.replaceAll('\\', '/'))
 
 describe('the sources', () => {
   it.for(sources)('%s imports only what its place allows', (path) => {
@@ -31,9 +31,10 @@ describe('the rule', () => {
     ['src/testing/index.ts', `export * from './store/index.ts'`],
     ['src/cli/main.ts', `import { Command } from 'commander'\nimport { postgres } from '../stores/postgres/index.ts'`],
     ['src/cli/commands/init.ts', "const template = `\nimport pg from 'pg'\n`"],
-    ['src/nestjs/module.ts', `import { createHapax } from '../index.ts'`],
+    ['src/nestjs/module.ts', `import { createHapax } from '../index.ts'\nimport { Module } from '@nestjs/common'`],
     ['src/hapax.ts', `// import pg from 'pg'\n/** import('../stores/memory/index.ts') */`],
     ['src/cli/config.ts', 'const config = await import(path)'],
+    ['src/console/page/main.tsx', `import { render } from 'preact'\nimport type { Role } from '../api.ts'`],
   ]
 
   it.for(allowed)('allows %s: %s', ([path, source]) => {
@@ -77,6 +78,11 @@ describe('the rule', () => {
       `import { trace } from '@opentelemetry/api'`,
       `import type, or import() where it is used`,
     ],
+    ['src/console/page/main.tsx', `import { x } from '../api.ts'`, 'imports types of src/console/api.ts only'],
+    ['src/console/page/main.tsx', `import pg from 'pg'`, 'is built of preact, @preact/signals, uplot'],
+    ['src/console/static.ts', `import { x } from './page/main.tsx'`, 'console/page is for browsers'],
+    ['src/nestjs/runner.ts', `import { W } from '../worker/index.ts'`, 'nestjs imports only node:, base'],
+    ['src/nestjs/idempotent.ts', `import express from 'express'`, `import type, or import() where it is used`],
     ['src/console/server.ts', `import { Hono } from 'hono'`, `import type, or import() where it is used`],
     ['src/console/server.ts', `import { Command } from 'commander'`, `import type, or import() where it is used`],
     ['src/cli/main.ts', `import { createHapax } from 'hapax'`, 'the sources import each other by relative path'],

@@ -10,19 +10,25 @@ import {
   type Subscription,
   silentLogger,
 } from 'hapax'
+import { createConsole } from 'hapax/console'
 import { fromDrizzle } from 'hapax/drizzle'
 import { toExpress, toFastify, toNode } from 'hapax/http'
 import { kafka } from 'hapax/kafka'
+import { sqsHandler } from 'hapax/lambda'
 import { type MemoryTx, memory } from 'hapax/memory'
 import { memoryBroker } from 'hapax/memory-broker'
 import { mysql } from 'hapax/mysql'
 import { nats } from 'hapax/nats'
+import { fromPglite } from 'hapax/pglite'
 import { postgres } from 'hapax/postgres'
+import { fromPostgresJs } from 'hapax/postgres-js'
+import { fromPrisma } from 'hapax/prisma'
 import { prometheus } from 'hapax/prometheus'
 import { rabbitmq } from 'hapax/rabbitmq'
 import { redis } from 'hapax/redis'
 import { redisStreams } from 'hapax/redis-streams'
 import { sqlite } from 'hapax/sqlite'
+import { fromTypeorm } from 'hapax/typeorm'
 import { github, hmac, shopify, slack, stripe, twilio, webhook, webhooks } from 'hapax/webhooks'
 import { describe, expect, it } from 'vitest'
 import { type Entry, expectChecked, HOSTILE, said, type Tried } from '../support/hostile.ts'
@@ -35,6 +41,7 @@ const FUNCTION = { fine: () => 'x', kind: 'function' } as const
 const word = (fine: string): Tried => ({ fine, kind: 'word' })
 const CLOCK = { fine: { now: () => 0, monotonic: () => 0, after: () => () => {} }, kind: 'word' } as const
 const FORMAT = word('structured')
+const ENCODE = { fine: 'plain-json', kind: 'function' } as const
 const DECLARE = word('check')
 
 const Ping = defineMessage<unknown>('ping')
@@ -80,6 +87,10 @@ const DESTINATION = { fine: destination(), kind: 'word' } as const
 const ATTRIBUTE = { fine: { header: 'x' }, kind: 'text or function' } as const
 
 const DRIZZLE = { transaction: () => {}, execute: () => {}, $client: new (class Pool {})() }
+const PGLITE = { transaction: () => {}, query: () => {}, exec: () => {} }
+const POSTGRES_JS = Object.assign(() => {}, { begin: () => {}, unsafe: () => {}, file: () => {} })
+const TYPEORM = { transaction: () => {}, createQueryRunner: () => {} }
+const PRISMA = { $transaction: () => {}, $queryRawUnsafe: () => {}, $executeRawUnsafe: () => {}, $extends: () => {} }
 
 const MAKING: readonly Entry[] = [
   {
@@ -91,6 +102,7 @@ const MAKING: readonly Entry[] = [
       source: { fine: '/shop', kind: 'text' },
       delivery: word('local'),
       relay: NAME,
+      route: FUNCTION,
       acquireMs: COUNT,
       logger: { fine: silentLogger, kind: 'word' },
       redact: FUNCTION,
@@ -183,6 +195,34 @@ const MAKING: readonly Entry[] = [
       sql: { fine: { raw: () => {}, param: () => {}, join: () => {} }, kind: 'word' },
     },
   },
+  {
+    name: 'fromPglite',
+    call: ({ db }) => fromPglite(db),
+    positional: true,
+    base: { db: PGLITE },
+    options: { db: { fine: PGLITE, kind: 'word' } },
+  },
+  {
+    name: 'fromPrisma',
+    call: ({ prisma }) => fromPrisma(prisma),
+    positional: true,
+    base: { prisma: PRISMA },
+    options: { prisma: { fine: PRISMA, kind: 'word' } },
+  },
+  {
+    name: 'fromPostgresJs',
+    call: ({ sql }) => fromPostgresJs(sql),
+    positional: true,
+    base: { sql: POSTGRES_JS },
+    options: { sql: { fine: POSTGRES_JS, kind: 'word' } },
+  },
+  {
+    name: 'fromTypeorm',
+    call: ({ dataSource }) => fromTypeorm(dataSource),
+    positional: true,
+    base: { dataSource: TYPEORM },
+    options: { dataSource: { fine: TYPEORM, kind: 'word' } },
+  },
 ]
 
 const PLACES = { fine: ['10.1.2.0/24', 'hooks.internal'], kind: 'word', also: ['empty list', 'list'] } as const
@@ -263,6 +303,11 @@ const BROKERS: readonly Entry[] = [
     options: { name: NAME },
   },
   {
+    name: 'options of a memory topic',
+    call: (options) => memoryBroker().topic('a', options),
+    options: { encode: ENCODE },
+  },
+  {
     name: 'memory queue',
     call: (options) => memoryBroker().queue('a', options),
     base: { topic: 'a' },
@@ -288,6 +333,7 @@ const BROKERS: readonly Entry[] = [
       routingKey: FUNCTION,
       unroutable: word('drop'),
       declare: DECLARE,
+      encode: ENCODE,
       format: FORMAT,
       maxMessageBytes: COUNT,
       arguments: { fine: { 'x-a': 1 }, kind: 'object' },
@@ -352,6 +398,7 @@ const BROKERS: readonly Entry[] = [
     options: {
       subjects: { fine: ['a.>'], kind: 'word', also: ['list'] },
       subject: FUNCTION,
+      encode: ENCODE,
       format: FORMAT,
       declare: DECLARE,
       storage: word('memory'),
@@ -391,7 +438,7 @@ const BROKERS: readonly Entry[] = [
   {
     name: 'topic of kafka',
     call: (options) => cluster.topic('a', options),
-    options: { format: FORMAT, maxMessageBytes: COUNT, publishTimeoutMs: COUNT },
+    options: { encode: ENCODE, format: FORMAT, maxMessageBytes: COUNT, publishTimeoutMs: COUNT },
   },
   {
     name: 'group of kafka',
@@ -409,6 +456,7 @@ const BROKERS: readonly Entry[] = [
     name: 'stream of redis',
     call: (options) => streams.stream('a', options),
     options: {
+      encode: ENCODE,
       format: FORMAT,
       waitReplicas: COUNT,
       maxBytes: COUNT,
@@ -464,6 +512,23 @@ const USING: readonly Entry[] = [
       process: FLAG,
       labels: { ...RETRY, fine: { app: 'shop' } },
       registry: { fine: { registerMetric: () => {}, removeSingleMetric: () => {} }, kind: 'word' },
+    },
+  },
+  {
+    name: 'createConsole',
+    call: (options) => createConsole(hapax, options),
+    base: { authorize: () => null },
+    options: {
+      authorize: FUNCTION,
+      basePath: word('/ops'),
+      redact: FUNCTION,
+      payloads: word('admin'),
+      links: { fine: { trace: () => 'https://traces.test/' }, kind: 'word', also: ['empty object'] },
+      readOnly: FLAG,
+      allowedHosts: { fine: ['ops.test'], kind: 'word', also: ['empty list', 'list'] },
+      allowedOrigins: { fine: ['https://ops.test'], kind: 'word', also: ['empty list'] },
+      name: { ...TEXT, also: [] },
+      onError: FUNCTION,
     },
   },
   {
@@ -566,6 +631,17 @@ const USING: readonly Entry[] = [
     },
   },
   {
+    name: 'sqsHandler',
+    call: (options) => sqsHandler(hapax.consumer(fresh()), options),
+    options: { envelope: word('sns'), marginMs: COUNT },
+  },
+  {
+    name: 'workOnce',
+    call: (options) => hapax.workOnce(options),
+    base: { maxMs: 60_000, relay: destination() },
+    options: { maxMs: COUNT, keepSentMs: COUNT, takeoverMs: COUNT },
+  },
+  {
     name: 'cleanup of a worker',
     call: (cleanup) => hapax.worker({ relay: destination() as never, cleanup }),
     positional: true,
@@ -641,6 +717,7 @@ const PUBLISH: Readonly<Record<string, Tried>> = {
   tracestate: TEXT,
   delayMs: { fine: 5, kind: 'number from 0' },
   relay: NAME,
+  delivery: word('relay'),
   now: FLAG,
 }
 
@@ -724,6 +801,8 @@ const MESSAGES: readonly Entry[] = [
     call: (options) => defineMessage('a', options),
     options: {
       key: FUNCTION,
+      relay: NAME,
+      delivery: word('local'),
       schema: { fine: { '~standard': { version: 1, vendor: 'x', validate: () => {} } }, kind: 'word' },
     },
   },
@@ -737,6 +816,12 @@ const MESSAGES: readonly Entry[] = [
   {
     name: 'publish',
     call: (options) => hapax.transaction((tx) => hapax.publish(tx, Ping, {}, options)),
+    options: PUBLISH,
+    codes: ['invalid-id'],
+  },
+  {
+    name: 'publish without tx',
+    call: (options) => hapax.transaction(() => hapax.publish(Ping, {}, options)),
     options: PUBLISH,
     codes: ['invalid-id'],
   },

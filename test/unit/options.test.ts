@@ -3,6 +3,7 @@ import { memory } from 'hapax/memory'
 import { mysql } from 'hapax/mysql'
 import { postgres } from 'hapax/postgres'
 import { sqlite } from 'hapax/sqlite'
+import pg from 'pg'
 import { describe, expect, it } from 'vitest'
 
 const Ping = defineMessage('ping')
@@ -167,6 +168,11 @@ describe('other options', () => {
       'postgres without a pool',
       () => postgres({ pool: {} } as never),
       /^expected pool to be a pool of pg, got an object$/,
+    ],
+    [
+      'postgres with the pool itself',
+      () => postgres(new pg.Pool() as never),
+      /^expected options of postgres to be an object such as \{ pool \}, got "the pool itself"$/,
     ],
     [
       'postgres with another URL',

@@ -104,7 +104,7 @@ test('the tests that docs/testing.md shows pass', () => {
   const args = ['--conditions=hapax-source', '--test', example]
   // Inside a runner of tests the runner of Node.js would report to it.
   const { NODE_TEST_CONTEXT: _, ...env } = process.env
-  expect(execFileSync(process.execPath, args, { encoding: 'utf8', env })).toContain('pass 3')
+  expect(execFileSync(process.execPath, args, { encoding: 'utf8', env })).toContain('pass 5')
 })
 
 test('the configuration that docs/deployment.md shows is the example that runs', () => {

@@ -12,6 +12,7 @@ import {
   longest,
   oneInTest,
   onlyInFaults,
+  onlyOnServers,
   type Run,
 } from '../support/runs.ts'
 import { connectionTopics } from '../support/store-suite.ts'
@@ -41,22 +42,23 @@ function filesIn(run: Run): Set<string> {
   return new Set(filesOfProjects(run).filter((file) => !left.has(file)))
 }
 
+const onServers = new Set(filesOf(...onlyOnServers))
 const [inTest, inFaults] = [filesIn('test'), filesIn('test:faults')]
 
-test.for(testFiles)('%s is run by npm test, by npm run test:faults, or by both', (file) => {
-  expect(inTest.has(file) || inFaults.has(file)).toBe(true)
+test.for(testFiles)('%s is run by npm test, by npm run test:faults, by both, or by test:servers', (file) => {
+  expect(inTest.has(file) || inFaults.has(file)).toBe(!onServers.has(file))
   // A file that divides its tests needs both; any other one is in one of them.
   expect(inTest.has(file) && inFaults.has(file)).toBe(divided.includes(file))
 })
 
 test('the files that divide their tests between the runs are listed', () => {
-  const dividing = testFiles.filter((file) => /\b(inThisRun|oneInTest)[<(]/.test(read(file)))
+  const dividing = testFiles.filter((file) => /\b(inThisRun|oneInTest|runPair)[<(]/.test(read(file)))
   expect(dividing.filter((file) => file !== 'test/unit/runs.test.ts').sort()).toEqual([...divided].sort())
 })
 
 test('the lists name files that exist', () => {
   expect([...divided, ...longest].filter((file) => !testFiles.includes(file))).toEqual([])
-  expect(onlyInFaults.filter((pattern) => filesOf(pattern).length === 0)).toEqual([])
+  expect([...onlyInFaults, ...onlyOnServers].filter((pattern) => filesOf(pattern).length === 0)).toEqual([])
 })
 
 test('nothing else asks which of the runs it is', () => {

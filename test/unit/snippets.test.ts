@@ -61,7 +61,10 @@ beforeAll(async () => {
     for (const [index, { code }] of snippets.entries())
       writeFileSync(join(folder, `${index}.ts`), `${code}\nexport {}\n`)
     copyFileSync(MISTAKES, join(folder, 'mistakes.ts'))
-    const tsconfig = { compilerOptions: config.compilerOptions, include: ['*.ts'] }
+    copyFileSync(join(root, 'test/support/better-sqlite3.d.ts'), join(folder, 'better-sqlite3.d.ts'))
+    // Applications on NestJS are written with decorators and parameter properties.
+    const compilerOptions = { ...config.compilerOptions, experimentalDecorators: true, erasableSyntaxOnly: false }
+    const tsconfig = { compilerOptions, include: ['*.ts'] }
     writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify(tsconfig))
     said = (await diagnosticsOf(folder)).map((each) => {
       const [, file = '', line = '', text = ''] = /^(.*?)\((\d+),\d+\): error TS\d+: (.*)/s.exec(each) ?? ['', each]

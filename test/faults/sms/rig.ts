@@ -37,7 +37,7 @@ export class Provider implements AsyncDisposable {
   }
 }
 
-export function startWorker(job: SmsJob, deadlineMs = 60_000): Child<SmsReport> {
+export function startWorker(job: SmsJob, deadlineMs = 240_000): Child<SmsReport> {
   return new Child(new URL('./worker-child.ts', import.meta.url), job, deadlineMs)
 }
 

@@ -128,7 +128,7 @@ describe.each(durableStores().filter((store) => store !== 'sqlite'))('%s: the ch
       silenceLimitMs: 20_000,
       restMs: 100,
     }
-    const checker = new Child<CheckerReport>(new URL('./checker-child.ts', import.meta.url), job, 30_000)
+    const checker = new Child<CheckerReport>(new URL('./checker-child.ts', import.meta.url), job, 120_000)
     expect(await checker.next()).toEqual({ said: 'ready' })
     const ledger = await openLedger(place)
     await ledger.query(

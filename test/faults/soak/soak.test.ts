@@ -46,9 +46,9 @@ const options: SoakOptions = full
       awayMs: 1_500,
       cutMs: 300,
       silenceLimitMs: 20_000,
-      restMs: 120_000,
+      restMs: 300_000,
       // Twenty seconds on a quiet machine; heartbeats that come late on a busy one cost more.
-      deadlineMs: 300_000,
+      deadlineMs: 900_000,
     }
 
 function show(name: string, { verdict, faults, ...rest }: SoakResult): void {

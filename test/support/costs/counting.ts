@@ -1,5 +1,5 @@
 import { DatabaseSync, StatementSync } from 'node:sqlite'
-import type { LinkTap } from '../link-proxy.ts'
+import type { LinkTap } from '../../../src/conformance/brokers/link-proxy.ts'
 
 /** What a piece of work asked of its store. */
 export interface Counts {

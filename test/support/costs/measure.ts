@@ -1,8 +1,8 @@
 import { mysql } from 'hapax/mysql'
 import { postgres } from 'hapax/postgres'
 import { sqlite } from 'hapax/sqlite'
+import { LinkProxy } from '../../../src/conformance/brokers/link-proxy.ts'
 import { type DurableStore, makePlace, type Place } from '../databases.ts'
-import { LinkProxy } from '../link-proxy.ts'
 import { type Counter, type Counts, mysqlCounter, postgresCounter, sqliteCounter } from './counting.ts'
 import type { Ground, Opened as Prepared } from './jobs.ts'
 
