@@ -94,3 +94,19 @@ const BATCH = 1_000_000
 function uuidOf(n: string): string {
   return `(lpad(to_hex((extract(epoch from clock_timestamp()) * 1000)::bigint), 12, '0') || '8' || substr(md5(${n}::text || random()::text), 1, 19))::uuid`
 }
+
+/** Writes failed messages of a consumer, of many types and errors, with their receipts. */
+export async function fillFailed(pool: pg.Pool, { schema, consumer, type, count }: Backlog): Promise<void> {
+  await pool.query(
+    `
+insert into ${schema}.failed (failed_at, consumer, message_key, source, id, type, attributes, data, fingerprint, attempts, reason,
+  error, error_hash)
+select clock_timestamp() - n * interval '100 milliseconds', $1::text, ${uuidOf('n')}, '/bench', gen_random_uuid()::text,
+  $2::text || n % 7, '{"datacontenttype":"application/json"}', convert_to(n::text, 'UTF8'), '\\x0011223344556677', 10,
+  case when n % 3 = 0 then 'permanent' else 'attempts' end, '{"name":"Error","message":"no route to host ' || n % 20 || '"}',
+  'hash ' || n % 20
+from generate_series(1, $3::integer) as n`,
+    [consumer, type, count],
+  )
+  await pool.query(`vacuum analyze ${schema}.failed`)
+}

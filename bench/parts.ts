@@ -1,3 +1,4 @@
+import { consolePages } from './console.ts'
 import { engine } from './engine.ts'
 import { growth, growthMysql, growthSqlite } from './growth.ts'
 import { http } from './http.ts'
@@ -26,6 +27,7 @@ export const parts: readonly Part[] = [
   rabbitmq,
   relays,
   telemetry,
+  consolePages,
   growth,
   growthMysql,
   growthSqlite,
