@@ -1,4 +1,4 @@
-// Lets a store work through MikroORM 7, with `pg` or `better-sqlite3`.
+// Lets a store work through MikroORM 7, with `pg`, `mysql2` or `better-sqlite3`.
 
 import { expected, fieldOf } from '../base/index.ts'
 import type { ConnectionSource, SqlDatabase } from '../contracts/index.ts'
@@ -27,8 +27,9 @@ export interface MikroOrmEntityManager {
 }
 
 /**
- * Lets a store work through MikroORM: `postgres(fromMikroOrm(orm))` or `sqlite(fromMikroOrm(orm))`. `ctx.tx` is the entity manager of the transaction, and `publish` takes those of `em.transactional(…)` and
- * `em.begin()`. Changes of entities are flushed when the handler has ended.
+ * Lets a store work through MikroORM: `postgres(fromMikroOrm(orm))`, `mysql(fromMikroOrm(orm), { database })` or `sqlite(fromMikroOrm(orm))`.
+ * `ctx.tx` is the entity manager of the transaction, and `publish` takes those of `em.transactional(…)` and `em.begin()`. Changes of entities
+ * are flushed when the handler has ended.
  */
 export function fromMikroOrm<Tx extends MikroOrmEntityManager>(orm: MikroOrmInstance<Tx>): ConnectionSource<Tx> {
   const em: unknown = fieldOf(orm, 'em')
@@ -57,7 +58,6 @@ function isManager<Tx>(value: unknown): value is Manager<Tx> {
 }
 
 function ormOn<Tx extends object>(database: SqlDatabase, em: Manager<Tx>, config: unknown): Orm<Tx> {
-  if (database === 'mysql') expected('orm', 'a MikroORM for PostgreSQL or SQLite', database)
   const link = em.getConnection()
   assertOn(database, link)
   const reached = new Reached<Tx>(link)
@@ -95,7 +95,9 @@ function ormOn<Tx extends object>(database: SqlDatabase, em: Manager<Tx>, config
   }
   if (database === 'sqlite' || ownsDialect(setting(config, 'driverOptions'))) return orm
   const { isBusy, destroy } = amongConnections<Tx>(database, () => undefined)
-  return { ...orm, client: { of: (tx, session) => reached.pool?.client.of(tx, session), isBusy, destroy } }
+  // mysql2 drops what is under way on a connection that is destroyed, and MikroORM waits for it.
+  const waits = database === 'mysql'
+  return { ...orm, waits, client: { of: (tx, session) => reached.pool?.client.of(tx, session), isBusy, destroy } }
 }
 
 /** The pool of the driver. MikroORM makes it when it connects, and makes another one when it is closed and connects again. */

@@ -1,12 +1,15 @@
 import { EntitySchema } from '@mikro-orm/core'
+import { MikroORM as OnMariadb } from '@mikro-orm/mariadb'
+import { MikroORM as OnMysql } from '@mikro-orm/mysql'
 import { MikroORM as OnPostgres } from '@mikro-orm/postgresql'
 import { MikroORM as OnSqlite } from '@mikro-orm/sqlite'
 import { createHapax, defineMessage } from 'hapax'
 import { fromMikroOrm } from 'hapax/mikro-orm'
+import { mysql } from 'hapax/mysql'
 import { sqlite } from 'hapax/sqlite'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest'
 import { type Reached, runPair } from '../support/pairs.ts'
-import { testStores } from '../support/servers.ts'
+import { requireServer, testStores } from '../support/servers.ts'
 
 type Tx = OnPostgres['em']
 
@@ -54,6 +57,17 @@ await runPair<Tx>({
 
 await runPair<Tx>({
   orm: 'mikro-orm',
+  driver: 'mysql2',
+  database: 'mysql',
+  cannot,
+  open: async ({ url, max }) => reached((await OnMysql.init({ entities, clientUrl: url, pool: { max } })) as never),
+  client,
+  nested,
+  leaveOpen: left('do sleep(300)'),
+})
+
+await runPair<Tx>({
+  orm: 'mikro-orm',
   driver: 'better-sqlite3',
   database: 'sqlite',
   cannot: { ...cannot, 'something left open': 'a statement is over when it returns' },
@@ -62,6 +76,24 @@ await runPair<Tx>({
   client,
   nested,
   leaveOpen: () => {},
+})
+
+describe.runIf(testStores().includes('mysql'))('MikroORM for MariaDB', () => {
+  it('is taken as well, by the store of its database only', async () => {
+    const orm = await OnMariadb.init({ entities, clientUrl: requireServer('mysql') })
+    onTestFinished(() => orm.close())
+    const database = `mikro_${process.pid}`
+    const hapax = createHapax({ store: mysql(fromMikroOrm(orm), { database }), source: '/test' })
+    await orm.em.execute(`create database ${database}`)
+    onTestFinished(async () => void (await orm.em.execute(`drop database ${database}`)))
+    await hapax.migrate()
+    const consumer = hapax.consumer('notes')
+    consumer.on(defineMessage('noted'), async (_, { tx }) => void (await tx.execute('select 1')))
+    const message = { id: 'a', source: '/test', type: 'noted', data: {} }
+    expect(await consumer.handle(message)).toMatchObject({ status: 'processed' })
+    expect(await consumer.handle(message)).toMatchObject({ status: 'duplicate' })
+    expect(() => sqlite(fromMikroOrm(orm))).toThrow('a MikroORM for sqlite')
+  })
 })
 
 describe.runIf(testStores().includes('sqlite'))('entities of MikroORM', () => {

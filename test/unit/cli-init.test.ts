@@ -33,6 +33,7 @@ describe('init', () => {
     [['typeorm', 'mysql2', '@nestjs/core', 'express'], { orm: 'typeorm', store: 'mysql', framework: 'nestjs' }],
     [['knex', 'mysql2', 'hono'], { orm: 'knex', store: 'mysql', framework: 'hono' }],
     [['@mikro-orm/core', '@mikro-orm/postgresql'], { orm: 'mikro-orm', store: 'postgres' }],
+    [['@mikro-orm/core', '@mikro-orm/mysql'], { orm: 'mikro-orm', store: 'mysql' }],
     [['sequelize', 'pg', 'next'], { orm: 'sequelize', store: 'postgres', framework: 'next' }],
     [['pg', '@platformatic/kafka'], { orm: 'pg', store: 'postgres', broker: 'kafka' }],
     [['postgres', 'ioredis'], { orm: 'postgres-js', store: 'postgres', broker: 'redis-streams' }],

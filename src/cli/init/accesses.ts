@@ -172,6 +172,7 @@ export const ACCESSES: readonly Access[] = [
     },
     on: {
       postgres: mikroOrm('postgres', POSTGRES, 'postgresql', `clientUrl: ${PLACE}`, `ignoreSchema: ['hapax']`),
+      mysql: mikroOrm('mysql', MYSQL, 'mysql', `clientUrl: ${PLACE}`, 'skipTables: [/^hapax_/], ignoreRoutines: true'),
       sqlite: mikroOrm('sqlite', SQLITE, 'sqlite', `dbName: ${PLACE}`, 'skipTables: [/^hapax_/]'),
     },
   },

@@ -35,6 +35,8 @@ export interface Orm<Tx extends object> {
   isOver?(error: unknown): boolean
   /** An error of the ORM's as the driver would have thrown it, where the code of the database is not in it or in one of its causes. */
   asOfDriver?(error: unknown): unknown
+  /** Whether its ROLLBACK waits for statements under way even on a destroyed client, whose driver never settles them. */
+  readonly waits?: boolean
   /** The driver's client under a transaction, where it can be reached. */
   readonly client?: ClientUnder<Tx>
   /**

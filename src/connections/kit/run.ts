@@ -36,7 +36,7 @@ export class Run<Tx extends object> {
     this.#options = options
     const doomOf = (error: unknown): 'conflict' | 'lost' | undefined => options.doomOf(orm.asOfDriver?.(error) ?? error)
     this.watched = new TransactionWatch(doomOf, () => this.#isClientBusy())
-    if (orm.tracks) this.#givenUp = Promise.withResolvers()
+    if (orm.tracks || orm.waits) this.#givenUp = Promise.withResolvers()
   }
 
   /** Settles with the ORM's transaction, or when it is given up. */
@@ -91,8 +91,11 @@ export class Run<Tx extends object> {
 
   /** Ends the session: the ORM's ROLLBACK then fails, and its pool drops the connection. */
   async #end(send: Send): Promise<void> {
-    if (this.#client !== undefined) this.destroy()
-    else if (this.#ground.kill !== undefined) await send(this.#ground.kill).catch(() => {})
+    if (this.#client !== undefined) {
+      const wasBusy = this.#isClientBusy()
+      this.destroy()
+      if (wasBusy) this.#givenUp?.reject(this.failure?.error)
+    } else if (this.#ground.kill !== undefined) await send(this.#ground.kill).catch(() => {})
   }
 
   /** Waits up to a second until ROLLBACK can be sent. False: the client is still busy. */
