@@ -163,6 +163,25 @@ const rolling: readonly Case[] = (['none', 'wait'] as const).map((order) => ({
   },
 }))
 
+/** The same, of what the process with the handler of unknown types publishes itself: its worker is told of it at once. */
+const publishing: readonly Case[] = (['none', 'wait'] as const).map((order) => ({
+  name: `a handler of unknown types leaves to others what its own process publishes to them (order ${order})`,
+  run: async (world) => {
+    const hapax = world.hapax({ delivery: 'local' })
+    const here = hapax.consumer('billing', { order, unknown: taking(world) })
+    const worker = hapax.worker({ consume: [here] })
+    await worker.start()
+    const there = world.reader(undefined, { order })
+    await world.drain(there)
+    await hapax.transaction((tx) => hapax.publish(tx, Ping, { n: 1 }, { id: 'a', key: 'k' }))
+    await worker.drain()
+    await world.assertEffects([])
+    await world.drain(there)
+    await world.assertEffects(['a'])
+    await worker.stop()
+  },
+}))
+
 /** A person retries a message whose type nobody handles. */
 const retried: readonly Case[] = (['none', 'wait'] as const).map((order) => ({
   name: `a retry of a type that no worker handles waits, and doctor names it until one does (order ${order})`,
@@ -188,4 +207,4 @@ const retried: readonly Case[] = (['none', 'wait'] as const).map((order) => ({
   },
 }))
 
-export const unknownTypes: readonly Case[] = [...ignoring, ...handling, ...rolling, ...retried]
+export const unknownTypes: readonly Case[] = [...ignoring, ...handling, ...rolling, ...publishing, ...retried]

@@ -164,8 +164,10 @@ export class InboxLine<Tx> implements Line {
   handOver(entries: readonly Entry[]): boolean {
     const ours = entries.filter((entry) => this.#serving.isOurs(entry))
     const inHand = [...this.#running.values(), ...this.#noted, ...this.#noting, ...this.#queue]
+    // Another process may have begun to handle a type by name: a look finds that out.
+    const named = ours.filter(({ type }) => this.#serving.servedAs(type) !== OTHERS)
     // Behind another row of its key it could not be claimed.
-    const first = notBehind(ours, inHand).filter(({ dueMs }) => dueMs <= 0)
+    const first = notBehind(named, inHand).filter(({ dueMs }) => dueMs <= 0)
     // Half of the room is left to looks: what comes from here must not keep what has waited for longer from being found.
     const { turns } = this.#grouped(first, Math.floor(this.#ahead() / 2) - this.#hand.size)
     for (const turn of turns) this.#take(turn)
