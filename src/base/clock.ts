@@ -28,6 +28,24 @@ export const systemClock: Clock = {
   },
 }
 
+/** How many parts a time awake has. */
+const PARTS = 8
+
+/**
+ * Calls back when this process has been awake for `ms`: a standstill uses up one part of it, and not the time that somebody else has to
+ * answer. `idle`: see `Clock.after`.
+ */
+export function afterAwake(clock: Clock, ms: number, call: () => void, idle?: 'idle'): () => void {
+  let left = PARTS
+  let cancel = (): void => {}
+  const next = (): void => {
+    if (left-- === 0) call()
+    else cancel = clock.after(ms / PARTS, next, idle)
+  }
+  next()
+  return () => cancel()
+}
+
 /** Resolves after `ms`, or at once when the signal is aborted. */
 export function pause(clock: Clock, ms: number, signal?: Interrupt): Promise<void> {
   return new Promise((resolve) => {
@@ -42,17 +60,24 @@ export function pause(clock: Clock, ms: number, signal?: Interrupt): Promise<voi
   })
 }
 
-/** The work's result, or what `late` returns or throws when it takes longer than `ms`. */
-export async function within<T>(clock: Clock, ms: number, work: Promise<T>, late: () => T): Promise<T> {
+/** The work's result, or what `late` returns or throws when it takes longer than `ms`. `awake`: see `afterAwake`. */
+export async function within<T>(
+  clock: Clock,
+  ms: number,
+  work: Promise<T>,
+  late: () => T,
+  awake?: 'awake',
+): Promise<T> {
   let cancel = (): void => {}
   const limit = new Promise<T>((resolve, reject) => {
-    cancel = clock.after(ms, () => {
+    const give = (): void => {
       try {
         resolve(late())
       } catch (error) {
         reject(error)
       }
-    })
+    }
+    cancel = awake === undefined ? clock.after(ms, give) : afterAwake(clock, ms, give)
   })
   try {
     return await Promise.race([work, limit])

@@ -1,6 +1,6 @@
 export { type RetryOptions, type RetryPolicy, retryDelay } from './backoff.ts'
 export { Batcher, collected } from './batcher.ts'
-export { type Clock, clockOption, pause, systemClock, within } from './clock.ts'
+export { afterAwake, type Clock, clockOption, pause, systemClock, within } from './clock.ts'
 export { Activity, inParallel, Semaphore, Signal, Watched } from './concurrency.ts'
 export { type Budget, budgetOption, type ConnectionBudget, connectionBudget } from './connection-budget.ts'
 export { ACQUIRE_MS, Acquisitions, poolExhausted } from './connection-wait.ts'

@@ -1,7 +1,7 @@
 // The console must not be a burden just when the database has one: few questions at a time, none of them for long, and equal ones are
 // asked once.
 
-import { isHapaxError } from '../base/index.ts'
+import { afterAwake, isHapaxError, systemClock, within } from '../base/index.ts'
 import { isOutage, Refusal } from './problems.ts'
 
 /** The answer to a question, from now or from before. */
@@ -51,7 +51,7 @@ export class Questions {
   /** The answer; throws `Unanswered` if the database gives none in time, and what hapax throws if it refuses the question. */
   async ask(asked: Asked): Promise<unknown> {
     try {
-      return await within(LIMIT_MS, this.#flight(asked), 'The database did not answer within 2 seconds.')
+      return await inTime(LIMIT_MS, this.#flight(asked), 'The database did not answer within 2 seconds.')
     } catch (error) {
       if (!isOutage(error) && isHapaxError(error)) throw error
       throw new Unanswered(error, this.#last(asked.key))
@@ -61,7 +61,7 @@ export class Questions {
   /** Makes a change. What is asked from now on sees it. */
   async change<T>(act: () => Promise<T>): Promise<T> {
     try {
-      return await within(
+      return await inTime(
         CHANGE_MS,
         act(),
         'The database did not answer within 10 seconds: it is not known whether this was done. Look before you repeat it.',
@@ -90,12 +90,12 @@ export class Questions {
     if (!(await this.#turn())) throw tooBusy()
     // Not called plainly: what it throws at once would keep its turn for ever.
     const answer = Promise.resolve().then(load)
-    let timer: NodeJS.Timeout | undefined
+    let cancel = (): void => {}
     const lost = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, LOST_MS).unref()
+      cancel = afterAwake(systemClock, LOST_MS, resolve, 'idle')
     })
     void Promise.race([answer.catch(() => {}), lost]).then(() => {
-      clearTimeout(timer)
+      cancel()
       this.#running -= 1
       this.#waiting.shift()?.()
     })
@@ -115,6 +115,7 @@ export class Questions {
         resolve(true)
       }
       const cancel = afterAwake(
+        systemClock,
         LIMIT_MS,
         () => {
           this.#waiting.splice(this.#waiting.indexOf(begin), 1)
@@ -146,35 +147,11 @@ function tooBusy(): Refusal {
   return new Refusal(503, 'timeout', 'The database has not answered earlier questions yet.')
 }
 
-async function within<T>(limitMs: number, work: Promise<T>, detail: string): Promise<T> {
-  let cancel = (): void => {}
-  const late = new Promise<never>((_, reject) => {
-    cancel = afterAwake(limitMs, () => reject(new Refusal(503, 'timeout', detail)))
-  })
-  try {
-    return await Promise.race([work, late])
-  } finally {
-    cancel()
+/** What the work returns; refused where that takes too long, not counting standstills of this process. */
+async function inTime<T>(limitMs: number, work: Promise<T>, detail: string): Promise<T> {
+  const late = (): never => {
     work.catch(() => {})
+    throw new Refusal(503, 'timeout', detail)
   }
-}
-
-/** How many parts a limit has. */
-const PARTS = 8
-
-/**
- * Calls back when this process has been awake for so long: a standstill takes away one part of it, not the database's time to answer.
- * `idle`: what waits for it does not keep the process alive.
- */
-function afterAwake(ms: number, call: () => void, idle?: 'idle'): () => void {
-  let left = PARTS
-  let timer: NodeJS.Timeout | undefined
-  const next = (): void => {
-    if (left === 0) return void call()
-    left -= 1
-    timer = setTimeout(next, ms / PARTS)
-    if (idle !== undefined) timer.unref()
-  }
-  next()
-  return () => clearTimeout(timer)
+  return within(systemClock, limitMs, work, late, 'awake')
 }

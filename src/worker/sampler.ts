@@ -99,11 +99,12 @@ export class Sampler {
     const looking = look(LIMIT_MS).finally(() => {
       this.#looking = false
     })
-    return within(engine.clock, LIMIT_MS, looking, () => {
+    const late = (): never => {
       looking.catch(() => {})
       const what = `the state of the store was not read within ${LIMIT_MS} ms`
       throw new HapaxError('store-unavailable', what, { fields: { limitMs: LIMIT_MS } })
-    })
+    }
+    return within(engine.clock, LIMIT_MS, looking, late, 'awake')
   }
 
   #show(state: State): void {

@@ -1,4 +1,4 @@
-import { ACQUIRE_MS, HapaxError, poolExhausted, systemClock, within } from '../../base/index.ts'
+import { ACQUIRE_MS, afterAwake, HapaxError, poolExhausted, systemClock, within } from '../../base/index.ts'
 import type { Connection, Result, Statement, TransactionOptions, TransactionWork } from '../../contracts/index.ts'
 import { NotSent } from './connection/driver.ts'
 import type { StoreErrors } from './connection/store-errors.ts'
@@ -52,8 +52,7 @@ export class SqlCalls<Tx, Own = Tx> {
     if (settings.length === 0) return this.run(statement, limitMs)
     const limit = new AbortController()
     // The database ends the statement itself, and says so; this is for one that does not respond.
-    // An answer that came while this process stood still is read first.
-    const cancel = systemClock.after(limitMs + GRACE_MS, () => setImmediate(() => limit.abort(late(limitMs))))
+    const cancel = afterAwake(systemClock, limitMs + GRACE_MS, () => limit.abort(late(limitMs)))
     const work: TransactionWork<Tx, Result> = {
       first: [...settings, statement],
       body: async (_tx, answers) => ({ value: answers.at(-1) ?? NO_ANSWER, last: undefined }),

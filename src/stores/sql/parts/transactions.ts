@@ -310,10 +310,12 @@ export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
       },
     }
     try {
-      return await within(systemClock, TERMINATE_MS, this.#ended(backend, asked, late.signal), () => {
+      const ended = this.#ended(backend, asked, late.signal)
+      const giveUp = (): Fate => {
         late.abort()
         return fate ?? silent()
-      })
+      }
+      return await within(systemClock, TERMINATE_MS, ended, giveUp, 'awake')
     } catch (error) {
       // The link was cut as well; the database ends the transaction by its own timeout at the latest.
       return isHapaxError(error, 'store-unavailable') ? unreachable : undefined
