@@ -271,13 +271,19 @@ for i, field in ipairs(ARGV) do out[7 + i] = redis.call('HGET', more(key), field
 return out
 `)
 
-/** KEYS: a claim. What people did to it: when, and what. */
+/** KEYS: a claim. What people did to it, in this order: when, and what. */
 export const DEEDS: Script = script(`${CLAIMS}
-local out = {}
+local numbers, told, out = {}, {}, {}
 local fields = redis.call('HGETALL', more(KEYS[1]))
 for i = 1, #fields, 2 do
-  if sub(fields[i], 1, 2) == 'w:' then out[#out + 1] = fields[i + 1] end
+  if sub(fields[i], 1, 2) == 'w:' then
+    local number = tonumber(sub(fields[i], 3))
+    numbers[#numbers + 1] = number
+    told[number] = fields[i + 1]
+  end
 end
+table.sort(numbers)
+for i, number in ipairs(numbers) do out[i] = told[number] end
 return out
 `)
 
