@@ -46,8 +46,10 @@ export class NatsReader implements Reader {
   #awaitsStream = false
   /** The code of the last report, so that an outage is reported once and not with every attempt. */
   #reported: string | undefined
-  #paused = false
-  /** Messages that arrived after `pause`. */
+  #pausing: Promise<void> | undefined
+  /** Whether nothing is asked for any more, so that messages may go back. */
+  #givesBack = false
+  /** Messages that arrived after `pause`, and before they could be given back. */
   readonly #late: Incoming<AckHandle>[] = []
 
   private constructor(options: ReaderOptions, client: Client) {
@@ -78,10 +80,15 @@ export class NatsReader implements Reader {
     return this.#consumer?.horizonMs
   }
 
-  async pause(): Promise<void> {
-    this.#paused = true
-    await within(systemClock, CLOSE_MS, this.#stopAsking(), () => undefined)
+  pause(): Promise<void> {
+    this.#pausing ??= this.#stopReading()
+    return this.#pausing
+  }
+
+  async #stopReading(): Promise<void> {
+    await within(systemClock, STOP_ASKING_MS, this.#stopAsking(), () => undefined, 'awake')
     // Only now: before, the server would deliver them to this reader again.
+    this.#givesBack = true
     this.#deliveries.pause()
     for (const { handle } of this.#late.splice(0)) handle.giveBack()
   }
@@ -267,7 +274,8 @@ export class NatsReader implements Reader {
   }
 
   #hand(incoming: readonly Incoming<AckHandle>[]): void {
-    if (this.#paused) this.#late.push(...incoming)
+    if (this.#givesBack) for (const { handle } of incoming) handle.giveBack()
+    else if (this.#pausing !== undefined) this.#late.push(...incoming)
     else this.#deliveries.hand(incoming)
   }
 }
@@ -283,5 +291,7 @@ function readable(message: Msg): Pick<Msg, 'subject' | 'data'> & { headers: Msg[
 }
 
 const CLOSE_MS = 1_000
+/** Longer than `CLOSE_MS`: what is given back while a request is open may be lost to all readers until its ack time is over. */
+const STOP_ASKING_MS = 3_000
 /** The ack time of the consumer of advisories. */
 const GIVEN_UP_WAIT_MS = 30_000
