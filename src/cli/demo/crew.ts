@@ -71,6 +71,8 @@ export class Crew {
   }
 
   #hear(child: ChildProcess, report: Report): void {
+    // What a killed process had begun counts nevertheless: otherwise the next kill might never be due.
+    if (report.kind === 'working' && child.killed) this.#handled += 1
     // Reports that were on their way when the process was killed are lost, as on a broken connection to a broker.
     if (child !== this.#child || child.killed) return
     switch (report.kind) {
