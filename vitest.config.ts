@@ -34,9 +34,9 @@ export default defineConfig({
     reporters: [watched ? 'default' : 'minimal', new FailedLast({ progress: !watched })],
     // What is left of a file may be nothing where stores or brokers are left out.
     passWithNoTests: leftOut().length > 0,
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
-    // Longer than anything takes that is not stuck, on a busy machine; the default is a second.
+    // All three are longer than anything takes that is not stuck, on a busy machine: a test may wait for several conditions in turn.
+    testTimeout: 240_000,
+    hookTimeout: 240_000,
     expect: { poll: { timeout: 40_000 } },
     retry: 0,
     coverage: { provider: 'v8', include: ['src/**/*.ts'] },
@@ -53,8 +53,6 @@ export default defineConfig({
           name: 'console',
           include: ['test/console/**/*.test.ts'],
           globalSetup: ['test/support/console/built.ts'],
-          // One test opens many pages, in three browsers at once.
-          testTimeout: 120_000,
         },
       },
       { extends: true, test: { name: 'faults', include: ['test/faults/**/*.test.ts'] } },

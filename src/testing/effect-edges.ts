@@ -143,15 +143,21 @@ const together: readonly EdgeCase[] = [
     name: 'a call that does not end is awaited for at most one lease: it is aborted, and its outcome is unknown to the retry',
     run: async (world) => {
       let told: unknown
+      const calling = gate()
       const sms = world.sms(
         async (ctx) => {
           const endless = (_: string, signal: AbortSignal): Promise<void> => {
             signal.addEventListener('abort', () => {
               told = signal.reason
             })
+            calling.open()
             return new Promise(() => {})
           }
-          const refused = (): Promise<never> => Promise.reject(new NotDone('not now'))
+          const refused = async (): Promise<never> => {
+            // The lease is short: without this it may be over before the other call has begun.
+            await calling.passed
+            throw new NotDone('not now')
+          }
           await Promise.all([ctx.effect('endless', endless), ctx.effect('refused', refused)])
         },
         { leaseMs: 100 },

@@ -52,7 +52,8 @@ class Brokers {
       }),
       close: async () => {},
     })
-    const settings = { group: 'billing', topics: ['orders'], sessionTimeoutMs: 1_000 }
+    // Nothing here waits for its end.
+    const settings = { group: 'billing', topics: ['orders'], sessionTimeoutMs: 60_000 }
     const member = new ConsumerMember(client as unknown as KafkaConsumer, this.requests, settings)
     member.on('error', () => told.push('error'))
     member.on('consumer:group:rebalance', () => told.push('rebalance'))

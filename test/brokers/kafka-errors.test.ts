@@ -12,6 +12,7 @@ import {
   listen,
   message,
   messages,
+  PATIENT,
   publish,
 } from '../support/kafka-place.ts'
 import { noPrivateServer, type PrivateServer, privateServer } from '../support/private-server.ts'
@@ -129,14 +130,15 @@ describe.skipIf(missing !== undefined)(
     })
 
     describe('reading', () => {
-      /** A reader that has begun, and the messages that it got. */
+      /** A reader that has begun, and the messages that it got. `times` are hasty where it has to join again. */
       async function reading(
         each?: (delivery: Delivery) => void,
+        times: typeof HASTY | typeof PATIENT = HASTY,
       ): Promise<Listening & { topic: string; group: string }> {
         const topic = await place.plain.createTopic()
         const group = fresh('billing')
         await send(topic, messages(3))
-        const listening = await listen(source.group(group, { topic, ...HASTY }), each === undefined ? {} : { each })
+        const listening = await listen(source.group(group, { topic, ...times }), each === undefined ? {} : { each })
         await eventually(() => expect(listening.deliveries).toHaveLength(3))
         return { ...listening, topic, group }
       }
@@ -190,7 +192,7 @@ describe.skipIf(missing !== undefined)(
       })
 
       it('fetches again what could not be fetched, and makes a fuss only when that goes on', async () => {
-        await using listening = await reading(ack)
+        await using listening = await reading(ack, PATIENT)
         const { topic, deliveries, reports } = listening
         for (const error of [ERROR.notLeader, ERROR.fetchSessionNotFound]) {
           await fail(API.fetch, error)
@@ -212,7 +214,7 @@ describe.skipIf(missing !== undefined)(
         await send(topic, messages(3))
         const partition = (await place.plain.ends(topic)).indexOf(3n)
         await place.plain.commit(group, { topic, partition, offset: 1_000n })
-        await using listening = await listen(source.group(group, { topic, from: 'latest', ...HASTY }))
+        await using listening = await listen(source.group(group, { topic, from: 'latest', ...PATIENT }))
         const { deliveries, reports } = listening
         await eventually(() => expect(idsOf(deliveries)).toEqual(['m0', 'm1', 'm2']))
         expect(reports).toMatchObject([{ code: 'broker-refused', fields: { topic, partition } }])

@@ -13,6 +13,7 @@ import {
   listen,
   message,
   messages,
+  PATIENT,
   type PlainKafka,
   publish,
 } from '../support/kafka-place.ts'
@@ -79,7 +80,7 @@ describe.skipIf(kafkaServer === undefined).concurrent(`a group of Kafka (${kafka
         return commit(options)
       }) as typeof consumer.commit
     })
-    const subscription = kafka({ url: proxy.url, clients }).group(fresh('billing'), { topic, ...HASTY })
+    const subscription = kafka({ url: proxy.url, clients }).group(fresh('billing'), { topic, ...PATIENT })
     await using listening = await listen(subscription, {
       messages: 20,
       each: (delivery) => {
@@ -104,7 +105,7 @@ describe.skipIf(kafkaServer === undefined).concurrent(`a group of Kafka (${kafka
     await using place = await kafkaPlace()
     const { topic, proxy } = place
     let first: Delivery | undefined
-    const subscription = kafka({ url: proxy.url }).group(fresh('billing'), { topic, ...HASTY })
+    const subscription = kafka({ url: proxy.url }).group(fresh('billing'), { topic, ...PATIENT })
     await using listening = await listen(subscription, {
       messages: 50,
       each: (delivery) => {
@@ -209,7 +210,7 @@ describe.skipIf(kafkaServer === undefined).concurrent(`a group of Kafka (${kafka
     const { topic, proxy } = place
     const destination = kafka({ url: proxy.url }).topic(topic)
     await publish(destination, messages(3))
-    await using listening = await listen(kafka({ url: proxy.url }).group(fresh('billing'), { topic, ...HASTY }))
+    await using listening = await listen(kafka({ url: proxy.url }).group(fresh('billing'), { topic, ...PATIENT }))
     await eventually(() => expect(listening.deliveries).toHaveLength(3))
     await publish(destination, [message('new', { key: 'one' })])
     await eventually(() => expect(listening.deliveries).toHaveLength(4))
@@ -221,7 +222,7 @@ describe.skipIf(kafkaServer === undefined).concurrent(`a group of Kafka (${kafka
     await using place = await kafkaPlace()
     const { topic, plain, proxy } = place
     const other = await plain.createTopic()
-    const subscription = kafka({ url: proxy.url }).group(fresh('billing'), { topics: [topic, other], ...HASTY })
+    const subscription = kafka({ url: proxy.url }).group(fresh('billing'), { topics: [topic, other], ...PATIENT })
     await using listening = await listen(subscription, { each: ack })
     for (const each of [topic, other]) await plain.send(each, { value: Buffer.from(each) })
     await eventually(() => expect(listening.deliveries).toHaveLength(2))

@@ -4,7 +4,7 @@ import { kafka } from 'hapax/kafka'
 import { memory } from 'hapax/memory'
 import { describe, expect, it, vi } from 'vitest'
 import { Shop } from '../../src/testing/broker/shop.ts'
-import { fresh, HASTY, type KafkaPlace, kafkaPlace, message, publish } from '../support/kafka-place.ts'
+import { fresh, type KafkaPlace, kafkaPlace, message, PATIENT, publish } from '../support/kafka-place.ts'
 import { kafkaServer } from '../support/kafka-server.ts'
 
 vi.setConfig({ maxConcurrency: 25 })
@@ -27,7 +27,7 @@ async function handled({ topic, plain, proxy }: KafkaPlace, sent: Sent, id: stri
   const shop = new Shop({ rows: memory() })
   const seen: unknown[] = []
   const billing = shop.consumer({}, (ctx) => void seen.push(ctx.message))
-  const subscription = kafka({ url: proxy.url }).group(fresh('billing'), { topic, ...HASTY })
+  const subscription = kafka({ url: proxy.url }).group(fresh('billing'), { topic, ...PATIENT })
   await shop.work({ consume: [billing.from(subscription, mapping)] })
   await plain.send(topic, sent)
   await shop.untilEffects([id])

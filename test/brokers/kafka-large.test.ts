@@ -3,7 +3,7 @@ import { memory } from 'hapax/memory'
 import { describe, expect, it } from 'vitest'
 import { Shop } from '../../src/testing/broker/shop.ts'
 import { until } from '../../src/testing/wait.ts'
-import { fresh, HASTY, kafkaPlace } from '../support/kafka-place.ts'
+import { fresh, kafkaPlace, PATIENT } from '../support/kafka-place.ts'
 import { kafkaServer } from '../support/kafka-server.ts'
 
 const MiB = 1024 * 1024
@@ -23,7 +23,7 @@ describe.skipIf(kafkaServer === undefined)(`batches (${kafkaServer})`, () => {
       await plain.sendCompressed(topic, compression, [small('hidden'), zeros('huge')])
       await plain.sendCompressed(topic, compression, [small('c')])
       const shop = new Shop({ rows: memory() })
-      const subscription = kafka({ url: proxy.url }).group(group, { topic, ...HASTY, maxBatchBytes: MiB })
+      const subscription = kafka({ url: proxy.url }).group(group, { topic, ...PATIENT, maxBatchBytes: MiB })
       await shop.work({ consume: [shop.consumer().from(subscription)] })
       await shop.untilEffects(['a', 'b', 'c'])
       const [failed] = await shop.failed(1)
@@ -42,7 +42,7 @@ describe.skipIf(kafkaServer === undefined)(`batches (${kafkaServer})`, () => {
     const orders = ids.map((id) => ({ value: Buffer.from(JSON.stringify({ id, rows: rows(id) })), headers: ping(id) }))
     await plain.sendCompressed(topic, compression, orders)
     const shop = new Shop({ rows: memory() })
-    const subscription = kafka({ url: proxy.url }).group(fresh('billing'), { topic, ...HASTY })
+    const subscription = kafka({ url: proxy.url }).group(fresh('billing'), { topic, ...PATIENT })
     await shop.work({ consume: [shop.consumer().from(subscription)] })
     await until(async () => shop.effects.length + (await shop.hapax.failed.count()) > 0, 'something has come')
     expect(await shop.hapax.failed.count()).toBe(0)
@@ -56,7 +56,7 @@ describe.skipIf(kafkaServer === undefined)(`batches (${kafkaServer})`, () => {
     const group = fresh('billing')
     const empty = Array.from({ length: 150_000 }, () => ({ value: Buffer.from('{}') }))
     await plain.sendCompressed(topic, 'gzip', empty)
-    const subscription = kafka({ url: proxy.url }).group(group, { topic, ...HASTY })
+    const subscription = kafka({ url: proxy.url }).group(group, { topic, ...PATIENT })
     let count = 0
     const reader = await subscription.open({
       types: 'all',

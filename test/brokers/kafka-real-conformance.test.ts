@@ -5,7 +5,7 @@ import { noRealKafka, realKafka } from '../support/kafka-real.ts'
 
 const noBroker = noRealKafka()
 describe.skipIf(noBroker !== undefined)(`on a real Kafka${noBroker ? `: ${noBroker}` : ''}`, () => {
-  it('says what holds, and leaves no topic or group behind', { timeout: 180_000 }, async () => {
+  it('says what holds, and leaves no topic or group behind', async () => {
     await using server = await realKafka()
     const report = await run('--broker', server.url, 'putting back')
     expect(report).toMatchObject({ exitCode: 0, stderr: '' })

@@ -12,7 +12,7 @@ describe.skipIf(missing !== undefined)(`groups of the protocol 'consumer'${missi
   let server: RealKafka
   beforeAll(async () => {
     server = await realKafka()
-  }, 120_000)
+  })
   afterAll(() => server?.[Symbol.asyncDispose]())
 
   runBrokerCases(

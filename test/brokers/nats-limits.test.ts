@@ -48,6 +48,8 @@ async function giveUp(place: NatsPlace, id: string, times: number): Promise<void
   // The server of 2.9 gives up when somebody asks for the next message.
   const next = plain.next({ expires: 30_000 })
   await until(async () => (await waitingIn(place, 'billing')) === 0, 'the server does not wait for it any more')
+  // It tells of it on its own, and perhaps later.
+  await until(async () => (await notes(place)) === 1, 'the note is kept')
   // From here on nothing is given up, however slow this machine is.
   await place.manager.consumers.update(place.stream, 'billing', { ack_wait: PATIENT_WAIT_MS * 1e6 })
   await send(place, ['next'])

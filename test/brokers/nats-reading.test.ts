@@ -280,7 +280,7 @@ describe.concurrent('a consumer of NATS', () => {
 
   it('F13: an ack from before its stream was made anew does not hit the message that has the same number now', async () => {
     await using place = await natsPlace()
-    const js = nats({ url: place.proxy.url, ...HASTY })
+    const js = nats({ url: place.proxy.url, ...PATIENT })
     const destination = js.stream(place.stream)
     // No room for more: the reader does not ask, so the server does not tell it.
     await using listener = await listen(js.consumer('billing', { stream: place.stream }), { messages: 1, bytes: 1e9 })

@@ -53,7 +53,7 @@ describe('a server of NATS that ends with messages in flight', () => {
       process.off('unhandledRejection', note)
       expect(unhandled).toEqual([])
     },
-    180_000,
+    240_000,
   )
 })
 

@@ -45,7 +45,7 @@ describe.concurrent('a stream of NATS', () => {
   it('that does not confirm in time is sent to through another link', async () => {
     await using place = await natsPlace()
     await place.manager.streams.add({ name: place.stream, subjects: [`${place.prefix}.>`], no_ack: true })
-    const options = { url: place.proxy.url, ...PATIENT, timeoutMs: 5_000 }
+    const options = { url: place.proxy.url, ...PATIENT, timeoutMs: 10_000 }
     await using destination = disposable(nats(options).stream(place.stream, { declare: 'none' }))
     const [late] = await publish(destination, [message('a')])
     expect([late?.status, codeOf(late)]).toEqual(['unavailable', 'broker-timeout'])

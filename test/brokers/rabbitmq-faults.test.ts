@@ -103,7 +103,7 @@ describe.skipIf(withoutPostgres)('the database', () => {
     await worker.stop()
     await place.channel.deleteQueue(place.queue('billing'))
     await place.channel.deleteExchange(deadLetterExchange)
-  }, 180_000)
+  })
 })
 
 describe('links', () => {
@@ -147,7 +147,7 @@ describe('links', () => {
     const { relays } = await hapax.status()
     expect(relays.map(({ waiting }) => waiting)).toEqual([0])
     await worker.stop()
-  }, 120_000)
+  })
 
   it('groups are acked with few frames', async () => {
     await using place = await RabbitmqPlace.open()
@@ -289,5 +289,5 @@ describe('order', () => {
       expect(ofKey(effects())).toEqual(ofKey(ids))
     }
     await Promise.all([relay.stop(), worker.stop()])
-  }, 120_000)
+  })
 })

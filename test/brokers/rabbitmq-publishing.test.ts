@@ -115,7 +115,8 @@ describe.concurrent('a cluster', () => {
     await using silent = await silentServer()
     const url = ['amqp://127.0.0.1:1', place.proxy.url, silent.url]
     for (let process = 0; process < 5; process++) {
-      const destination = rabbitmq({ url, timeoutMs: 6_000 }).exchange(place.exchange)
+      // Each address has a third of the time.
+      const destination = rabbitmq({ url, timeoutMs: 15_000 }).exchange(place.exchange)
       expect(await shownAfter(destination, ['ping'])).toEqual(['confirmed'])
       await destination.close()
     }

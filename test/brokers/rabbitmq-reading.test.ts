@@ -465,7 +465,7 @@ describe.concurrent('connections of the user', () => {
     await listener.takeAllOf(['b'])
     expect(given).toHaveLength(4)
     await Promise.all([listener.close(), destination.close()])
-    expect(open).toBe(0)
+    await until(() => open === 0, 'what it gave is closed')
   })
 })
 

@@ -99,7 +99,7 @@ describe.skipIf(missing !== undefined)(`a server of its own${missing === undefin
 
   beforeAll(async () => {
     server = await privateServer('rabbitmq', { args })
-  }, 120_000)
+  })
 
   afterAll(async () => {
     await server[Symbol.asyncDispose]()
@@ -196,14 +196,17 @@ describe.skipIf(missing !== undefined)(`a server of its own${missing === undefin
     await using place = await RabbitmqPlace.open()
     await place.declare('slow', { 'x-queue-type': 'classic' }, 'slow')
     await using proxy = await slowProxy(requireServer('rabbitmq'))
-    const destination = rabbitmq({ url: proxy.url, timeoutMs: 3_000 }).exchange(place.exchange)
+    // Once it is written, a busy server may take some seconds to store it.
+    const times = { timeoutMs: 8_000, heartbeatMs: 60_000 }
+    const destination = rabbitmq({ url: proxy.url, ...times }).exchange(place.exchange)
     const send = (size: number): Promise<readonly Confirmation[]> =>
       publish(destination, [message('slow', { type: 'slow', data: Buffer.alloc(size) })])
     expect(await send(1)).toEqual([{ status: 'confirmed' }])
     proxy.pause()
     // More than the sockets between here and there can hold.
     const sent = send(15_000_000)
-    await delay(6_000)
+    // After one and a half times that, a link on which nothing is confirmed would be given up.
+    await delay(14_000)
     proxy.resume()
     expect(await sent).toEqual([{ status: 'confirmed' }])
     await destination.close()

@@ -60,7 +60,9 @@ describe.skipIf(cannot !== undefined)(`a server of one's own${cannot === undefin
     await withServer(async (server) => {
       const redis = redisStreams({ url: server.url, timeoutMs: 2_000 })
       const destination = redis.stream('orders')
-      const listening = await listen(redis.group('billing', { stream: 'orders' }), 1_000_000)
+      // Acked, because after each kill all that is not finished is read again, before what was on its way.
+      const group = redis.group('billing', { stream: 'orders' })
+      const listening = await listen(group, 1_000_000, (delivery) => delivery.ack())
       const confirmed = new Set<string>()
       let going = true
       const send = async (sender: number): Promise<void> => {
@@ -103,13 +105,15 @@ describe.skipIf(cannot !== undefined)(`a server of one's own${cannot === undefin
       await plain.config('SET', 'maxmemory', '0')
       expect(await publish(destination, messages(3, 'more'))).toEqual(Array(3).fill('confirmed'))
       await using listening = await listen(redis.group('billing', { stream: 'orders', claimAfterMs: 300 }))
-      await eventually(async () => expect(listening.deliveries).toHaveLength(6))
+      // A reader that stood still may claim its own entries, and get them twice.
+      const seen = (): number => new Set(entryIds(listening)).size
+      await eventually(async () => expect(seen()).toBe(6))
       await plain.config('SET', 'maxmemory', '1')
       for (const delivery of listening.deliveries) delivery.ack()
       await eventually(async () => expect((await plain.xpending('orders', 'billing'))[0]).toBe(0))
       await plain.config('SET', 'maxmemory', '0')
       await sendUntilConfirmed(destination, 'last')
-      await eventually(async () => expect(listening.deliveries).toHaveLength(7))
+      await eventually(async () => expect(seen()).toBe(7))
       await destination.close()
     })
   })

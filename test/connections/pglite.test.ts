@@ -3,6 +3,7 @@ import { createHapax, defineMessage, silentLogger } from 'hapax'
 import { fromPglite } from 'hapax/pglite'
 import { postgres } from 'hapax/postgres'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { LeapingClock } from '../../src/testing/clock.ts'
 import { pgliteHarness } from '../support/pglite-harness.ts'
 import { inThisRun } from '../support/runs.ts'
 import { connectionTopics, runStoreCases } from '../support/store-suite.ts'
@@ -69,11 +70,15 @@ describe('on one connection', () => {
 
   it('rolls back a handler that hangs at its deadline, and serves the next one', async () => {
     let hangs = true
-    const billing = hapax
-      .consumer('billing', { timeoutMs: 200, onError: 'rollback' })
+    const clock = new LeapingClock()
+    const timeoutMs = 60_000
+    const billing = createHapax({ store: postgres(fromPglite(db)), source: '/test', logger: silentLogger, clock })
+      .consumer('billing', { timeoutMs, onError: 'rollback' })
       .on(Ordered, async ({ n }, ctx) => {
         await ctx.tx.query('insert into invoices (n) values ($1)', [n])
-        if (hangs) await new Promise(() => {})
+        if (!hangs) return
+        clock.leap(timeoutMs)
+        await new Promise(() => {})
       })
     expect(await billing.handle(message('a'))).toMatchObject({
       status: 'rolled-back',
@@ -144,5 +149,6 @@ describe('on one connection', () => {
     await closed.migrate()
     await own.close()
     await expect(closed.transaction(async () => {})).rejects.toMatchObject({ code: 'store-unavailable' })
-  })
+    // The compilation of PGlite competes with everything else.
+  }, 300_000)
 })

@@ -56,6 +56,9 @@ await runPair<MysqlTx>({
       password,
       database: pathname.slice(1),
       connectionLimit: max,
+      // Ten seconds and one, unless others are set: this pool gives up those who wait even while the queue in front of it moves.
+      acquireTimeout: PATIENT.maxWait,
+      connectTimeout: PATIENT.maxWait,
     })
     const prisma = new onMysql.PrismaClient({ adapter })
     return {

@@ -25,4 +25,4 @@ it('invoices every order once through duplicates, errors and killed workers', as
 
   const explained = await cli(['explain', result.exampleId, '--store', result.store])
   expect(explained.stdout).toContain('billing is done with it')
-}, 180_000)
+})

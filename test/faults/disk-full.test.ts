@@ -97,7 +97,7 @@ class Deliveries {
   /** As a broker does: what was not acked comes again. */
   async again(): Promise<void> {
     for (const id of this.ids) {
-      await until(`${id} to be taken`, async () => (await deliver(this.#rig, id)).length === 2, 30_000)
+      await until(`${id} to be taken`, async () => (await deliver(this.#rig, id)).length === 2, 90_000)
     }
   }
 }
@@ -108,7 +108,7 @@ describe.runIf(testStores().includes('postgres'))('postgres: the disk is full', 
   // Without space for tables the database answers with errors; without space for its log it crashes, and cannot start.
   it.for(cases)(
     'T11: nothing is acked that is not there, and all goes on when space returns (%s)',
-    { timeout: 300_000 },
+    { timeout: 600_000 },
     async (what, { skip }) => {
       const opened = await openSmallDisk(what)
       if (typeof opened === 'string') return skip(opened)
@@ -126,11 +126,11 @@ describe.runIf(testStores().includes('postgres'))('postgres: the disk is full', 
 
       disk.clear()
       const start = performance.now()
-      await until('the database to answer', async () => (await rig.kept()).length > 0, 30_000)
+      await until('the database to answer', async () => (await rig.kept()).length > 0, 90_000)
       const kept = new Set(await rig.kept())
       expect([...deliveries.acked].filter((each) => !kept.has(each))).toEqual([])
       await deliveries.again()
-      await until('nothing to be left', async () => (await rig.left()).length === 0, 70_000)
+      await until('nothing to be left', async () => (await rig.left()).length === 0, 150_000)
       const all = deliveries.ids.flatMap((id) => [`audit ${id}`, `billing ${id}`])
       expect(await rig.effects()).toEqual(all.sort())
       const { ids, refused } = deliveries

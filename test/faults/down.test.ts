@@ -88,7 +88,7 @@ describe.each(stores)('%s: the database is down', (store) => {
     const again = store === 'postgres' ? 'duplicate' : 'stored'
     expect(await rig.consumer.handle(order('silent'))).toMatchObject({ status: again })
     proxy.cut()
-  }, 120_000)
+  })
 
   it('A25: a worker goes on by itself when the database comes back, and nothing is lost', async () => {
     const [checker, proxy] = await openProxy(store)

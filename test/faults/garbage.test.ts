@@ -10,10 +10,10 @@ const child = fileURLToPath(new URL('garbage-child.ts', import.meta.url))
 describe('K22: bytes that no server would send', () => {
   it.for((['postgres', 'rabbitmq', 'redis'] as const).filter((kind) => neededServers().includes(kind)))(
     'end a link of %s, and no process; what comes next works',
-    { timeout: 180_000 },
+    { timeout: 400_000 },
     async (kind) => {
       const command = ['--conditions=hapax-source', '--no-warnings', child, kind, requireServer(kind)]
-      const { stdout } = await promisify(execFile)(process.execPath, command, { timeout: 170_000 })
+      const { stdout } = await promisify(execFile)(process.execPath, command, { timeout: 390_000 })
       expect(stdout.trim().split('\n').at(-1)).toBe('alive')
     },
   )

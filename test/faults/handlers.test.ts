@@ -7,7 +7,7 @@ import type { HandlerJob, HandlerReport } from './handler-child.ts'
 const TIMEOUT_MS = 5_000
 
 function start(job: HandlerJob): Child<HandlerReport> {
-  return new Child(new URL('./handler-child.ts', import.meta.url), job, 60_000)
+  return new Child(new URL('./handler-child.ts', import.meta.url), job, 240_000)
 }
 
 /** Everything that the process says until it ends. */
@@ -28,7 +28,7 @@ async function expectOneEffect(checker: Checker, id: string): Promise<void> {
 }
 
 // At the same time, because most of it is waiting for time-outs.
-describe.each(durableStores())('%s: handlers that behave badly', { timeout: 120_000, concurrent: true }, (store) => {
+describe.each(durableStores())('%s: handlers that behave badly', { timeout: 300_000, concurrent: true }, (store) => {
   it('A9 A11: what a handler writes after its time is refused, whatever it still holds', async () => {
     await using checker = await makePlace(store)
     const child = start({ place: checker.place, id: 'late', behaviour: 'outlives', timeoutMs: TIMEOUT_MS })

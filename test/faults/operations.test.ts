@@ -11,14 +11,14 @@ const TOTAL = inThisRun([2_000, 10_000], (total) => total === 2_000).at(-1) ?? 2
 const Order = defineMessage<object>('order')
 
 function start(place: Place, does: OperationJob['does']): Child<object> {
-  const child = new Child<object>(new URL('./operation-child.ts', import.meta.url), { place, does }, 590_000)
+  const child = new Child<object>(new URL('./operation-child.ts', import.meta.url), { place, does }, 890_000)
   onTestFinished(() => child.kill('SIGKILL'))
   return child
 }
 
 /** Many rows take their time on a busy machine, and each process waits for the lease of the one before. */
 async function eventually(holds: () => Promise<boolean>): Promise<void> {
-  await expect.poll(holds, { timeout: 240_000, interval: 20 }).toBe(true)
+  await expect.poll(holds, { timeout: 600_000, interval: 20 }).toBe(true)
 }
 
 const audit = (place: Place): string => (place.store === 'postgres' ? `${place.schema}.audit` : 'hapax_audit')
@@ -85,5 +85,5 @@ describe.each(oneInTest(durableStores(), 'postgres'))('%s: operations', (store) 
     expect(effects.size).toBe(TOTAL)
     expect([...effects.values()].every((times) => times === 1)).toBe(true)
     await hapax.close()
-  }, 600_000)
+  }, 900_000)
 })

@@ -239,5 +239,5 @@ async function expectAtRest<Tx extends object>(
       tooMany: Math.max(0, Number(rows[0]?.['sessions']) - max),
     }
   }
-  await expect.poll(now, { timeout: 20_000 }).toEqual(atRest)
+  await expect.poll(now).toEqual(atRest)
 }

@@ -20,7 +20,7 @@ const messages = full ? 5_000 : 1_000
 const sizes: Pick<OrmSoakOptions, 'inFlight' | 'max' | 'deadlineMs'> = {
   inFlight: 8,
   max: 6,
-  deadlineMs: full ? 900_000 : 240_000,
+  deadlineMs: full ? 900_000 : 600_000,
 }
 
 type Soaked = (target: OrmTarget, checker: Checker, options: OrmSoakOptions) => Promise<OrmSoakResult>

@@ -61,5 +61,5 @@ describe.skipIf(noPrivateServer('postgres') !== undefined)('a database that is s
     } finally {
       await hapax.close()
     }
-  }, 180_000)
+  })
 })

@@ -87,5 +87,5 @@ describe.each(oneInTest(durableStores(), 'postgres'))('%s: outgoing webhooks', (
     }
     expect(got.length).toBeGreaterThan(ENDPOINTS.length * EVENTS)
     await hapax.close()
-  }, 180_000)
+  })
 })

@@ -105,7 +105,7 @@ const stores = oneInTest(
 if (stores.length === 0) it.skip('this needs a database server, and this run has none')
 
 describe.each(stores)('%s: counters and tables', (store) => {
-  it('are equal if nothing is killed', { timeout: 120_000 }, async () => {
+  it('are equal if nothing is killed', async () => {
     await using checker = await makePlace(store)
     await using rig = new Rig(checker)
     await rig.deliver(3 * WAVE)
@@ -116,9 +116,7 @@ describe.each(stores)('%s: counters and tables', (store) => {
     expect(sum(books.map(({ counted }) => counted))).toBe(rig.delivered)
   })
 
-  it(`differ by no more than what was in hand when workers were killed (seed ${seed})`, {
-    timeout: 180_000,
-  }, async () => {
+  it(`differ by no more than what was in hand when workers were killed (seed ${seed})`, async () => {
     await using checker = await makePlace(store)
     await using rig = new Rig(checker)
     const random = seeded(seed)

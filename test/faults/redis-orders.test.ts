@@ -68,7 +68,7 @@ describe.skipIf(withoutRedis())('hapax.http on Redis', () => {
     await using world = await provider()
     await using server = await privateServer('redis')
     let killed = false
-    const place = { url: server.url, prefix: freshPrefix(), provider: world.url, leaseMs: LEASE_MS, timeoutMs: 2_000 }
+    const place = { url: server.url, prefix: freshPrefix(), provider: world.url, leaseMs: LEASE_MS, timeoutMs: 10_000 }
     const shop = takeOrders(place, async (moment) => {
       if (moment !== 'called' || killed) return
       killed = true

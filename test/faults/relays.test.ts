@@ -68,5 +68,5 @@ describe.each(oneInTest(durableStores(), 'postgres'))('%s: relays', (store) => {
       expect(ids).toHaveLength(1_200 / KEYS)
     }
     rmSync(directory, { recursive: true })
-  }, 180_000)
+  })
 })

@@ -32,7 +32,7 @@ const concurrent = !FULL
 const [first] = smsStores()
 const stores = inThisRun(smsStores(), (store) => store === first || store === 'redis')
 
-describe.each(stores)('%s: text messages', { concurrent }, (store) => {
+describe.each(stores)('%s: text messages', { concurrent, timeout: LIMIT_MS }, (store) => {
   it.each(swept)(
     `B7 B20: the process dies before or after any step, %s: none is lost, none is doubled in silence (seed ${seed})`,
     async (policy) => {

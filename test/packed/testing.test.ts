@@ -19,7 +19,7 @@ test('a handler on the memory store is safe to repeat', async () => {
   const { hapax, rows, reset } = testHapax()
   const billing = hapax.consumer('billing').on(Placed, ({ orderId }, ctx) => ctx.tx.insert('invoices', { orderId }))
   await safeToRepeat(billing, order, { snapshot: () => rows('invoices'), reset })
-})
+}, LIMIT)
 
 test('a handler with SQL is safe to repeat', async () => {
   const pg = await testPostgres({ setup: 'create table invoices (order_id text)' })
@@ -42,7 +42,7 @@ test('a handler that sends mails', async () => {
     mails.length = 0
   }
   await safeToRepeat(mailing, order, { snapshot: () => [...mails], reset: clear })
-})
+}, LIMIT)
 `
 
 const names = '{ safeToRepeat, testHapax, testPostgres }'
@@ -117,7 +117,7 @@ async function ran(program: string, { file, head, limit, args, env }: Runner, bo
   const cwd = directoryIn(project)
   writeFileSync(join(cwd, 'package.json'), '{}')
   // What order the arguments have differs: Node.js takes options second, the others a number last.
-  const text = limit === '{}' ? body.replace(', LIMIT)', ')') : body.replace('LIMIT', limit)
+  const text = limit === '{}' ? body.replaceAll(', LIMIT)', ')') : body.replaceAll('LIMIT', limit)
   writeFileSync(join(cwd, file), head + text)
   const { code, stdout, stderr } = await run(program, args(project), { cwd, env: { NO_COLOR: '1', ...env } })
   return { passed: code === 0, output: stdout + stderr }

@@ -47,7 +47,7 @@ describe.for(durableStores())('%s', (store) => {
       if (allocated.kib > kib * TOLERANCE || allocated.promises > promises * 1.01 + 1) over.push(allocated)
     }
     expect(over).toEqual([])
-  }, 240_000)
+  })
 })
 
 test.for(durableStores().filter((store) => store === 'postgres'))(

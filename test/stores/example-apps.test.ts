@@ -116,7 +116,7 @@ describe.each(inThisRun(possible, (name) => name === inTest))('%s', (name) => {
     await expect.poll(() => invoices(place)).toEqual(once(['book', 'lamp']))
     expect(await terminate(app)).toMatchObject({ code: 0 })
     expect(await invoices(place)).toEqual(once(['book', 'lamp']))
-  }, 180_000)
+  })
 
   it('finishes what runs on SIGTERM, and what is sent again to the next process takes effect once', async () => {
     await using place = await appPlace(name)
@@ -146,7 +146,7 @@ describe.each(inThisRun(possible, (name) => name === inTest))('%s', (name) => {
     await expect.poll(() => invoices(place)).toEqual(once(['a', 'b', 'c', 'd', 'e', 'f']))
     expect(await terminate(next)).toMatchObject({ code: 0 })
     expect(await invoices(place)).toEqual(once(['a', 'b', 'c', 'd', 'e', 'f']))
-  }, 180_000)
+  })
 })
 
 describe.each(inThisRun(possible, (name) => name === inTest).filter(usesRabbitmq))('%s', (name) => {
@@ -164,7 +164,7 @@ describe.each(inThisRun(possible, (name) => name === inTest).filter(usesRabbitmq
     // A copy that was fetched and not begun goes back to the queue.
     expect(await terminate(app)).toMatchObject({ code: 0 })
     expect(await invoices(place)).toEqual(once(['book']))
-  }, 180_000)
+  })
 })
 
 describe.runIf(inThisRun(possible, (name) => name === inTest).includes('fastify-prisma'))('webhooks', () => {
@@ -184,7 +184,7 @@ describe.runIf(inThisRun(possible, (name) => name === inTest).includes('fastify-
     await expect.poll(paid).toEqual([30])
     expect(await terminate(app)).toMatchObject({ code: 0 })
     expect(await paid()).toEqual([30])
-  }, 180_000)
+  })
 })
 
 function usesRabbitmq(name: AppName): boolean {

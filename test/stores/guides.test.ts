@@ -201,7 +201,7 @@ describe.runIf(testBrokers().includes('rabbitmq'))('messages of other frameworks
   })
 })
 
-describe('from pg-boss', { timeout: 240_000 }, () => {
+describe('from pg-boss', () => {
   const page = 'docs/from-pg-boss.md'
   const Paid = defineMessage<unknown>('invoice.paid')
 

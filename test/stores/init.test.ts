@@ -57,7 +57,7 @@ async function diagnosed(write: (folder: string) => Promise<void>): Promise<read
   }
 }
 
-describe('what init writes', { timeout: 240_000 }, () => {
+describe('what init writes', () => {
   const frameworks = ['none', 'nestjs', 'express']
 
   it('compiles, for every ORM and driver, with every broker, with and without an example', async () => {
@@ -147,7 +147,7 @@ const packages = [{ type: 'module' }, { type: 'commonjs' }, {}].flatMap((type) =
 const runnable = available.filter(({ orm, store }) => orm !== 'prisma' && has(store))
 
 // Each starts three processes one after the other, which takes long on a busy machine.
-describe('a project that init has set up', { timeout: 240_000 }, () => {
+describe('a project that init has set up', () => {
   it.for(inThisRun(packages, ({ type }) => type === 'commonjs'))(
     'runs on SQLite without a broker: %o',
     async (manifest) => {

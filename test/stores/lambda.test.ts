@@ -64,7 +64,7 @@ async function shop(place: Place, handler: (n: number, signal: AbortSignal) => u
 
 const failures = (ids: readonly string[]) => ({ batchItemFailures: ids.map((itemIdentifier) => ({ itemIdentifier })) })
 
-describe.each(durableStores())('SQS on Lambda, on %s', { timeout: 120_000 }, (store) => {
+describe.each(durableStores())('SQS on Lambda, on %s', (store) => {
   it('each record takes effect once, also when it is delivered again', async () => {
     await using checker = await makePlace(store)
     const { hapax, billing, seen } = await shop(checker.place)
@@ -229,7 +229,7 @@ describe.each(durableStores())('SQS on Lambda, on %s', { timeout: 120_000 }, (st
 })
 
 describe.each(durableStores().filter((store) => store === 'postgres'))('SQS on Lambda, without %s', () => {
-  it('all records are returned', { timeout: 120_000 }, async () => {
+  it('all records are returned', async () => {
     await using checker = await makePlace('postgres')
     const url = new URL(checker.place.url)
     url.host = '127.0.0.1:1'

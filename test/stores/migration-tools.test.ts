@@ -50,7 +50,7 @@ async function expectComplete(database: OwnDatabase): Promise<void> {
   }
 }
 
-describe.for(inRun)('migrations of %s', { timeout: 240_000 }, (store) => {
+describe.for(inRun)('migrations of %s', (store) => {
   it.for(migrationTools)('are applied and taken back by $format', async ({ format, up, down }, { skip }) => {
     await using database = await ownDatabase(store)
     const folder = await written(database, format)
@@ -94,7 +94,7 @@ describe.for(inRun)('the tables on %s', (store) => {
   })
 })
 
-describe.for(inThisRun(['modules'], () => false))('migrations as %s', { timeout: 240_000 }, () => {
+describe.for(inThisRun(['modules'], () => false))('migrations as %s', () => {
   const formats = ['kysely', 'knex', 'typeorm', 'mikro-orm']
 
   it('type-check under strict options', async ({ skip }) => {

@@ -107,7 +107,7 @@ describe.for(durableStores())('%s', (store) => {
           ),
         )
       await Promise.all(Array.from({ length: 12 }, (_, n) => publish(n)))
-      await expect.poll(() => carried.size, { timeout: 20_000 }).toBe(12)
+      await expect.poll(() => carried.size).toBe(12)
       await request.run('drain', () => worker.drain())
       expect(seen).toEqual(new Set([undefined]))
       if (!watched) continue
@@ -169,7 +169,7 @@ describe.for(durableStores())('%s', (store) => {
     expect(process).toMatchObject({ parent: undefined, links: [{ to: publish?.id }], failed: false })
     expect(process?.attributes['hapax.outcome']).toBe('processed')
     expect(publish?.parent).toBe(tracing.named('request')[0]?.id)
-  }, 90_000)
+  })
 })
 
 test.skipIf(withoutRedis())('redis: claimed work, its effects and its settling are one small trace', async () => {

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { createHapax, defineMessage, Permanent, type Store, silentLogger } from 'hapax'
 import type { BulkOperation, OperationDraft } from 'hapax/contracts'
 import { describe, expect, it, onTestFinished } from 'vitest'
-import type { Dialect } from '../../src/stores/sql/index.ts'
+import { type Dialect, plain } from '../../src/stores/sql/index.ts'
 import {
   type Checker,
   type DurableStore,
@@ -48,7 +48,9 @@ describe.each(parallel)('operations while messages fail on %s', (name: DurableSt
     const { store } = await opened(name, (dialect) => {
       const writers: Dialect['operations']['writers'] = (kind) => {
         tries += 1
-        return dialect.operations.writers(kind)
+        const statements = dialect.operations.writers(kind)
+        // That it waits is known by then. It must not give up while a busy server takes its time to commit.
+        return tries === 1 ? statements : [plain(`set local lock_timeout = '20s'`), ...statements.slice(1)]
       }
       return { ...dialect, operations: { ...dialect.operations, writers } }
     })

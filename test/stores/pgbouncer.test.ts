@@ -40,7 +40,7 @@ describe.skipIf(!url)('through PgBouncer in transaction mode (skipped where it i
     const all = Array.from({ length: 200 }, (_, id) => id)
     await expect
       .poll(async () => (await pool.query(`select id from ${schema}.business order by id`)).rows.map(({ id }) => id), {
-        timeout: 50_000,
+        timeout: 80_000,
       })
       .toEqual(all)
     for (const worker of workers) await worker.stop()

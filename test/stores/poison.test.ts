@@ -189,9 +189,7 @@ describe.skipIf(!testStores().includes('postgres'))('PostgreSQL', () => {
     expect(await hapax.failed.count()).toBe(0)
   })
 
-  it('K16: a payload that does not fit into one text is no outage, and what can be kept is', {
-    timeout: 120_000,
-  }, async () => {
+  it('K16: a payload that does not fit into one text is no outage, and what can be kept is', async () => {
     const schema = `poison_${randomBytes(6).toString('hex')}`
     const pool = pgPool({ connectionString: requireServer('postgres'), max: 4 })
     const store = postgres({ pool, schema })
@@ -236,7 +234,6 @@ describe.skipIf(!testStores().includes('mysql'))('MySQL', () => {
 
   it.for(Object.entries(WAYS))(
     'K12: a message above max_allowed_packet is kept as a stub, and its neighbours take effect: %s',
-    { timeout: 120_000 },
     async ([, way]) => {
       const { hapax, packet } = await opened()
       const data = Buffer.alloc(packet, 0x61)
@@ -249,7 +246,7 @@ describe.skipIf(!testStores().includes('mysql'))('MySQL', () => {
     },
   )
 
-  it('K16: a message above max_allowed_packet is refused where it is published', { timeout: 120_000 }, async () => {
+  it('K16: a message above max_allowed_packet is refused where it is published', async () => {
     const { hapax, packet } = await opened()
     let refused: unknown
     await hapax.transaction(async (tx) => {

@@ -306,7 +306,7 @@ describe('a handler that outlives its time in a session that control work may no
       await hapax.close()
       await admin.query(`drop owned by ${role}; drop role ${role}`)
     }
-  }, 30_000)
+  })
 })
 
 describe('a handler that outlives its time while control work', () => {

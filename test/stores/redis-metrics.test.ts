@@ -12,7 +12,7 @@ const Ping = defineMessage<{ readonly n: number }>('ping')
 const ping = (id: string, n = 1) => ({ id, source: '/sender', type: 'ping', data: { n } })
 
 describe('metrics on Redis', () => {
-  it('count what leased consumers do, and tell what failed', { timeout: 60_000 }, async () => {
+  it('count what leased consumers do, and tell what failed', async () => {
     const where = { url: requireServer('redis'), prefix: freshPrefix() }
     const clock = new LeapingClock()
     const hapax = createHapax({ store: redis(where), logger: silentLogger, clock })

@@ -179,18 +179,6 @@ describe('a store on Redis', () => {
     there.disconnect()
   })
 
-  it('B19: a server that has forgotten the scripts gets them again', async () => {
-    const store = redis({ client: plain, prefix: freshPrefix() })
-    const { sms, hapax } = consumer(store, () => plain.script('FLUSH'))
-    expect((await sms.handleMany(['a', 'b', 'c'].map(ping))).map(({ status }) => status)).toEqual(
-      Array.from({ length: 3 }, () => 'processed'),
-    )
-    await plain.script('FLUSH')
-    expect((await sms.handle(ping('a'))).status).toBe('duplicate')
-    await plain.script('FLUSH')
-    expect(await hapax.explain('a')).toHaveLength(1)
-  })
-
   it('what is in the failed store is listed, although whoever put it there died before it was', async () => {
     const prefix = freshPrefix()
     // Dies between the claim and the list.
@@ -415,6 +403,21 @@ describe.skipIf(noServer !== undefined)('a Redis of its own', () => {
       advice: 'Connect to the primary.',
     })
     await wrong.close()
+  })
+
+  it('B19: a server that has forgotten the scripts gets them again', async () => {
+    // Not the shared one: others count the commands that they need there.
+    await using server = await privateServer('redis')
+    const client = new Redis(server.url)
+    const { sms, hapax } = consumer(redis({ client, prefix: freshPrefix() }), () => client.script('FLUSH'))
+    expect((await sms.handleMany(['a', 'b', 'c'].map(ping))).map(({ status }) => status)).toEqual(
+      Array.from({ length: 3 }, () => 'processed'),
+    )
+    await client.script('FLUSH')
+    expect((await sms.handle(ping('a'))).status).toBe('duplicate')
+    await client.script('FLUSH')
+    expect(await hapax.explain('a')).toHaveLength(1)
+    client.disconnect()
   })
 
   it('I9: when its memory is full nothing is taken, and nothing is acknowledged', async () => {

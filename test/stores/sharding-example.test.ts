@@ -13,7 +13,7 @@ it('takes each message once when a shard is added, and again when it is run a se
   const admin = pgPool({ connectionString: url.href, max: 1 })
   const names = ['a', 'b', 'c'].map((end) => `shard_${randomBytes(4).toString('hex')}_${end}`)
   onTestFinished(async () => {
-    for (const name of names) await admin.query(`drop database if exists ${name}`)
+    for (const name of names) await admin.query(`drop database if exists ${name} with (force)`)
     await admin.end()
   })
   for (const name of names) await admin.query(`create database ${name}`)

@@ -256,7 +256,7 @@ describe('on a PostgreSQL in the process', () => {
     expect((await billing.handle(order)).status).toBe('retrying')
     await using worker = hapax.worker({ consume: [billing] })
     await worker.start()
-    await drain(worker, { leap: true, timeoutMs: 20_000 })
+    await drain(worker, { leap: true, timeoutMs: 50_000 })
     expect(await pg.query('select order_id from invoices')).toEqual([{ order_id: 'A1' }])
   })
 })

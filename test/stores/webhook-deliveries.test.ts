@@ -7,6 +7,7 @@ import { type WebhooksOptions, webhooks } from 'hapax/webhooks'
 import { Webhook as Standard } from 'standardwebhooks'
 import { Webhook as Svix } from 'svix'
 import { describe, expect, it, test } from 'vitest'
+import { claimPort } from '../../src/conformance/claimed-port.ts'
 import { WebhooksDestination } from '../../src/http/webhooks/outgoing/destination.ts'
 import { webhooksSettings } from '../../src/http/webhooks/outgoing/options.ts'
 import { certificate, endpointAt, outgoing, rawReceiver, receiver } from '../support/receivers.ts'
@@ -199,9 +200,8 @@ describe('a receiver', () => {
   })
 
   it('that nobody listens for is not reached', async () => {
-    const gone = await receiver()
-    await gone[Symbol.asyncDispose]()
-    expect(await deliver(`http://127.0.0.1:${gone.port}/`)).toEqual(said('the connection was refused'))
+    using nobody = await claimPort()
+    expect(await deliver(`http://127.0.0.1:${nobody.port}/`)).toEqual(said('the connection was refused'))
   })
 
   it('with a certificate that is not trusted is not told anything', async () => {

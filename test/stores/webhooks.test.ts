@@ -48,7 +48,7 @@ async function world(checker: Checker, provider: Provider, receive: 'store' | 'd
 }
 
 describe.each(durableStores())('webhooks on %s', (store) => {
-  it('that were forged leave no row, whatever the provider', { timeout: 120_000 }, async () => {
+  it('that were forged leave no row, whatever the provider', async () => {
     await using checker = await makePlace(store)
     const hapax = createHapax({ store: await openStore(checker.place), source: '/test', logger: silentLogger })
     for (const [index, provider] of providers.entries()) {
@@ -67,29 +67,25 @@ describe.each(durableStores())('webhooks on %s', (store) => {
     await hapax.close()
   })
 
-  it.each(WAYS)(
-    'take effect once each, of three copies that come together and later (%s)',
-    { timeout: 120_000 },
-    async (receive) => {
-      await using checker = await makePlace(store)
-      const provider = providerOf('standard-webhooks')
-      const { hapax, feed } = await world(checker, provider, receive)
-      const ids = Array.from({ length: 10 }, () => randomUUID())
-      const send = async (id: string): Promise<number> => (await feed.handler(requestOf(eventOf(provider, id)))).status
-      const answers = await Promise.all([...ids, ...ids.toReversed()].map(send))
-      const worker = hapax.worker({ consume: [feed], pollMs: 50 })
-      await worker.start()
-      await worker.drain()
-      answers.push(...(await Promise.all(ids.map(send))))
-      await worker.drain()
-      // Two copies of one message at the same time: one may be told to come again.
-      expect(answers.filter((status) => status !== 200 && status !== 503)).toEqual([])
-      expect(answers.slice(20)).toEqual(new Array(10).fill(200))
-      const effects = await countEffects(checker)
-      expect([effects.size, new Set(effects.values())]).toEqual([10, new Set([1])])
-      await hapax.close()
-    },
-  )
+  it.each(WAYS)('take effect once each, of three copies that come together and later (%s)', async (receive) => {
+    await using checker = await makePlace(store)
+    const provider = providerOf('standard-webhooks')
+    const { hapax, feed } = await world(checker, provider, receive)
+    const ids = Array.from({ length: 10 }, () => randomUUID())
+    const send = async (id: string): Promise<number> => (await feed.handler(requestOf(eventOf(provider, id)))).status
+    const answers = await Promise.all([...ids, ...ids.toReversed()].map(send))
+    const worker = hapax.worker({ consume: [feed], pollMs: 50 })
+    await worker.start()
+    await worker.drain()
+    answers.push(...(await Promise.all(ids.map(send))))
+    await worker.drain()
+    // Two copies of one message at the same time: one may be told to come again.
+    expect(answers.filter((status) => status !== 200 && status !== 503)).toEqual([])
+    expect(answers.slice(20)).toEqual(new Array(10).fill(200))
+    const effects = await countEffects(checker)
+    expect([effects.size, new Set(effects.values())]).toEqual([10, new Set([1])])
+    await hapax.close()
+  })
 
   it.each(WAYS)('that are authentic and no JSON are in the failed store, once (%s)', async (receive) => {
     await using checker = await makePlace(store)

@@ -21,7 +21,8 @@ await hapax.worker({ consume: [consumer], cleanup: false, takeoverMs: 4_000 }).s
 process.on('message', async () => {
   clock.leap(1_000)
   // Time must not pass faster than the database responds: the limits of the worker are on the same clock.
-  await hapax.status()
+  // A database that took too long is asked again, by the next message.
+  await hapax.status().catch(() => {})
   await say({ text: metrics.text() })
 })
 await say({ text: '' })

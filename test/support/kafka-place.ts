@@ -1,13 +1,19 @@
 import type { Subscription } from 'hapax'
 import { type Destination, type HapaxError, isHapaxError } from 'hapax'
 import type { Delivery, OutgoingMessage, Reader } from 'hapax/contracts'
-import { type KafkaPlace, kafkaPlace as placeAt } from '../../src/conformance/brokers/kafka.ts'
+import { HASTY, type KafkaPlace, kafkaPlace as placeAt } from '../../src/conformance/brokers/kafka.ts'
 import { promised } from '../../src/testing/promised.ts'
 import { requireServer } from './servers.ts'
 
 export { HASTY, type KafkaPlace } from '../../src/conformance/brokers/kafka.ts'
 export { KafkaProxy } from '../../src/conformance/brokers/kafka-proxy.ts'
 export { fresh, PlainKafka } from '../../src/conformance/brokers/plain-kafka.ts'
+
+/**
+ * For a member that stays alone in its group and never joins again: no stall ends its session. With others, the rebalances of the mock would
+ * take nearly as long as that.
+ */
+export const PATIENT = { ...HASTY, sessionTimeoutMs: 30_000 } as const
 
 /** On the server of the tests, or on another one. */
 export function kafkaPlace(url: string = requireServer('kafka')): Promise<KafkaPlace> {

@@ -31,13 +31,20 @@ export interface Listening extends AsyncDisposable {
   readonly reports: HapaxError[]
 }
 
-export async function listen(subscription: Subscription, messages = 100): Promise<Listening> {
+export async function listen(
+  subscription: Subscription,
+  messages = 100,
+  each: (delivery: Delivery) => void = () => {},
+): Promise<Listening> {
   const deliveries: Delivery[] = []
   const reports: HapaxError[] = []
   const reader = await subscription.open({
     types: 'all',
     prefetch: { messages, bytes: 1e9 },
-    receive: (more) => deliveries.push(...more),
+    receive: (more) => {
+      deliveries.push(...more)
+      more.forEach(each)
+    },
     report: (error) => reports.push(error),
   })
   return { reader, deliveries, reports, [Symbol.asyncDispose]: () => reader.close() }

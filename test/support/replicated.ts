@@ -109,16 +109,17 @@ const mysql: Kind = {
   promote: async (replica) => {
     await mysql.ask(replica, 'stop slave io_thread')
     // It acknowledges what it has received, not what it has applied. Of a transaction that it has received in part it applies nothing.
-    let [last, times] = ['', 0]
+    let [last, since] = ['', 0]
     const applied = async (): Promise<boolean> => {
       const [row = {}] = await mysql.ask(replica, 'show slave status')
       const isAt = (one: string, other: string): boolean => String(row[one]) === String(row[other])
       if (isAt('Relay_Master_Log_File', 'Master_Log_File') && isAt('Exec_Master_Log_Pos', 'Read_Master_Log_Pos'))
         return true
       const at = `${row['Exec_Master_Log_Pos']} ${row['Slave_SQL_Running_State']}`
-      times = at === last && at.includes('has read all relay log') ? times + 1 : 0
+      if (at !== last || !at.includes('has read all relay log')) since = performance.now()
       last = at
-      return times >= 10
+      // It says so, too, until it has woken up to read what came last.
+      return performance.now() - since > 3_000
     }
     await until(applied, 'the replica to apply what it has received')
     for (const text of ['stop slave', 'reset slave all', 'set global read_only = 0']) await mysql.ask(replica, text)

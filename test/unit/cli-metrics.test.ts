@@ -44,6 +44,8 @@ describe('hapax metrics', () => {
 
   it('serves it until it is told to stop', async () => {
     const { exitCode, stderr } = await serving(['--store', 'sqlite:shop.db'], async (base) => {
+      // A look for which this process stood still too long is given up, and repeated later.
+      await expect.poll(async () => (await get(`${base}/metrics`)).text()).toContain('hapax_store_up 1\n')
       const scraped = await get(`${base}/metrics`)
       expect(scraped.headers.get('content-type')).toBe('text/plain; version=0.0.4; charset=utf-8')
       const text = await scraped.text()

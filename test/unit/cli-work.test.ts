@@ -212,7 +212,7 @@ it('ends with --once when the time is over, or at a signal', async () => {
     await hapax.transaction((tx) => hapax.publish(tx, Placed, { orderId: 'A1' }))
     const worker = hapax.worker({ consume: [billing] })
     // Long enough for a busy machine to have entered the handler.
-    const max = end === 'time' ? '8s' : '10m'
+    const max = end === 'time' ? '12s' : '10m'
     const { ran, log, signal } = inProcess({ hapax, worker }, '--once', '--max', max, '--deadline', '0s')
     await entered.promise
     if (end === 'signal') signal('SIGTERM')

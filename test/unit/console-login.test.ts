@@ -205,11 +205,16 @@ describe('createConsole', () => {
       const { handler } = createConsole(hapax, { authorize: async () => null })
       const address = `http://x/ops${part.repeat(16_000 / part.length)}`
       await handler(new Request('http://x/ops'))
-      const began = process.cpuUsage()
-      expect((await handler(new Request(address))).status).toBe(404)
+      const took: number[] = []
+      // The shortest is what it takes: during another one, the garbage of other tests in this process may be collected.
+      for (let time = 0; time < 3; time++) {
+        const began = process.cpuUsage()
+        expect((await handler(new Request(address))).status).toBe(404)
+        const { user, system } = process.cpuUsage(began)
+        took.push((user + system) / 1_000)
+      }
       // All ends of it took several seconds of the processor, during which nothing else was answered.
-      const { user, system } = process.cpuUsage(began)
-      expect((user + system) / 1_000).toBeLessThan(500)
+      expect(Math.min(...took)).toBeLessThan(500)
     },
   )
 

@@ -48,7 +48,7 @@ it('the example takes an order once, over a real socket', async () => {
     { item: 'tea', buyer: 'bob' },
   ])
   database.close()
-}, 60_000)
+})
 
 function portOf(server: ChildProcess): Promise<number> {
   return new Promise((resolve, reject) => {

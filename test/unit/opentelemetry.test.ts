@@ -249,7 +249,7 @@ describe('retries', () => {
     expect(attempts.at(-1)?.attributes['hapax.attempt']).toBe(10_001)
     expect(Math.max(...tracing.sizes)).toBeLessThanOrEqual(3)
     expect(new Set(attempts.map((attempt) => linkIds(attempt).join()))).toEqual(new Set([spanOf(1)]))
-  }, 120_000)
+  })
 })
 
 describe('a publish', () => {

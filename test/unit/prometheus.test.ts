@@ -158,7 +158,7 @@ describe('the series', () => {
       },
     })
 
-  it('stay as many as they are, whatever 100,000 messages are called', { timeout: 120_000 }, async () => {
+  it('stay as many as they are, whatever 100,000 messages are called', async () => {
     const hapax = createHapax({ store: memory(), source: '/test', logger: silentLogger })
     const metrics = prometheus(hapax)
     const consumer = consume(hapax)

@@ -73,7 +73,7 @@ beforeAll(async () => {
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }
-}, 240_000)
+})
 
 test('every TypeScript snippet of the documentation type-checks', () => {
   expect(snippets.length).toBeGreaterThan(30)

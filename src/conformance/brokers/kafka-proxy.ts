@@ -127,8 +127,8 @@ function onFrames(socket: Socket, take: (frame: Buffer) => void): void {
 }
 
 const SYNC_GROUP = 14
-/** Longer than the other members of a group take to ask for it. */
-const PLAN_MS = 300
+/** Longer than the other members of a group take to ask for it, on a busy machine. */
+const PLAN_MS = 1_000
 
 /**
  * Whether this request assigns the partitions of a group. The mock refuses members that ask afterwards, which a real broker does

@@ -21,6 +21,9 @@ export interface NatsPlace extends AsyncDisposable {
   readonly headers: () => MsgHdrs
 }
 
+/** Its own limit of five seconds would take a server that stands still for a while for one that is gone. */
+const PLAIN = { timeout: 30_000 } as const
+
 /** A fresh stream, whose name begins with `prefix`. */
 export async function natsPlace(url: string, prefix = 'SHOP'): Promise<NatsPlace> {
   const packages = ['@nats-io/jetstream', '@nats-io/transport-node'] as const
@@ -29,14 +32,14 @@ export async function natsPlace(url: string, prefix = 'SHOP'): Promise<NatsPlace
   )
   const stream = `${prefix}_${randomBytes(8).toString('hex').toUpperCase()}`
   const connection = await transport.connect({ servers: url })
-  const manager = await js.jetstreamManager(connection)
+  const manager = await js.jetstreamManager(connection, PLAIN)
   const proxy = encrypted(url) ? LinkProxy.none(url) : await LinkProxy.open(url)
   return {
     stream,
     prefix: stream.toLowerCase(),
     connection,
     manager,
-    plain: js.jetstream(connection),
+    plain: js.jetstream(connection, PLAIN),
     proxy,
     headers: transport.headers,
     [Symbol.asyncDispose]: onlyOnce(async () => {

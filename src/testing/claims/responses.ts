@@ -160,12 +160,16 @@ export const responses: readonly Case[] = [
       await journal.begin(gone, 60_000, { consumer: 'sms', messageKey: '', name: 'send' }, false)
       await claims.release(gone, { ...released, forgetMs: 1 })
       await until(async () => (await world.places('gone')).length === 0)
-      const back = await world.lease('back')
-      await claims.release(back, { ...released, forgetMs: 2_000 })
-      const lease = await world.lease('back')
+      let forgetMs = 1_000
+      let lease = await world.lease('back')
+      // Where the process stood still for longer, it was forgotten before: then with more time.
+      for (; lease.fence === 1; forgetMs *= 2) {
+        await claims.release(lease, { ...released, forgetMs })
+        lease = await world.lease('back')
+      }
       assert.equal(lease.fence, 2)
       const marker = await world.lease('marker')
-      await claims.release(marker, { ...released, forgetMs: 2_000 })
+      await claims.release(marker, { ...released, forgetMs })
       await until(async () => (await world.places('marker')).length === 0)
       assert.deepEqual([...(await claims.renew([lease], 60_000))], [lease.seq])
       assert.equal((await world.journal('back')).length, 0)

@@ -9,8 +9,8 @@ describe.skipIf(noStory('kafka'))('three Kafka brokers', () => {
   let cluster: KafkaCluster
   beforeAll(async () => {
     cluster = await kafkaCluster()
-  }, 240_000)
-  afterAll(() => cluster?.[Symbol.asyncDispose](), 60_000)
+  }, 600_000)
+  afterAll(() => cluster?.[Symbol.asyncDispose]())
 
   brokerStories(() => ({ broker: 'kafka', urls: cluster.urls, cluster }), { single: true })
 
@@ -38,5 +38,5 @@ describe.skipIf(noStory('kafka'))('three Kafka brokers', () => {
     expect(ids()).toEqual(new Set(['before', 'meanwhile', 'after']))
     await destination.close()
     await plain.close()
-  }, 180_000)
+  }, 600_000)
 })

@@ -18,7 +18,7 @@ interface LeasedPlace {
 /** Messages of a leased consumer whose claims are in a cluster that loses a master; a sender delivers each until it is acknowledged. */
 export function leasedStory(open: () => LeasedPlace): void {
   it(`${MESSAGES} calls under leases are made once by their keys while it loses a master`, {
-    timeout: 240_000,
+    timeout: 600_000,
   }, async ({ annotate }) => {
     const { client, cluster } = open()
     const prefix = `story-${randomBytes(5).toString('hex')}:`

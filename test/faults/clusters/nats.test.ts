@@ -6,8 +6,8 @@ describe.skipIf(noStory('nats'))('three NATS servers', () => {
   let cluster: NatsCluster
   beforeAll(async () => {
     cluster = await natsCluster()
-  }, 240_000)
-  afterAll(() => cluster?.[Symbol.asyncDispose](), 60_000)
+  })
+  afterAll(() => cluster?.[Symbol.asyncDispose]())
 
   brokerStories(() => ({ broker: 'nats', urls: cluster.urls, cluster }), { single: false })
 })

@@ -9,8 +9,8 @@ describe.skipIf(noStory('rabbitmq'))('three RabbitMQ nodes', () => {
   let cluster: RabbitmqCluster
   beforeAll(async () => {
     cluster = await rabbitmqCluster()
-  }, 240_000)
-  afterAll(() => cluster?.[Symbol.asyncDispose](), 60_000)
+  }, 600_000)
+  afterAll(() => cluster?.[Symbol.asyncDispose]())
 
   brokerStories(() => ({ broker: 'rabbitmq', urls: cluster.urls, cluster }), { single: true })
 })

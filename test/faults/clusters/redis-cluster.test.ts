@@ -12,8 +12,8 @@ describe.skipIf(noStory('redis-streams'))('a Redis Cluster with replicas', () =>
   let servers: ReplicatedRedisCluster
   beforeAll(async () => {
     servers = await replicatedRedisCluster()
-  }, 240_000)
-  afterAll(() => servers?.[Symbol.asyncDispose](), 60_000)
+  })
+  afterAll(() => servers?.[Symbol.asyncDispose]())
 
   brokerStories(() => ({ broker: 'redis-cluster', urls: servers.urls, cluster: servers }), { single: true })
 
@@ -22,7 +22,7 @@ describe.skipIf(noStory('redis-streams'))('a Redis Cluster with replicas', () =>
     { waitReplicas: 1, confirmed: 'safe from that' },
   ])(
     'what is confirmed with waitReplicas $waitReplicas is $confirmed',
-    { timeout: 120_000 },
+    { timeout: 300_000 },
     async ({ waitReplicas }) => {
       const cluster = new Cluster([...servers.urls], { lazyConnect: true })
       const name = `wait-${randomBytes(5).toString('hex')}`
@@ -31,7 +31,7 @@ describe.skipIf(noStory('redis-streams'))('a Redis Cluster with replicas', () =>
         waitReplicas ? { waitReplicas } : {},
       )
       try {
-        expect(await send(destination, 'before')).toMatchObject({ status: 'confirmed' })
+        await until(async () => (await send(destination, 'before')).status === 'confirmed', 'it is confirmed')
         // By itself it notices after 2 s that it is alone, which is not long on a busy machine.
         await servers.trust(name, 60_000)
         const lost = await (await servers.find(name)).lose('split')

@@ -6,8 +6,8 @@ describe.skipIf(noStory('redis-streams'))('Redis with Sentinel', () => {
   let cluster: WatchedRedis
   beforeAll(async () => {
     cluster = await watchedRedis()
-  }, 240_000)
-  afterAll(() => cluster?.[Symbol.asyncDispose](), 60_000)
+  })
+  afterAll(() => cluster?.[Symbol.asyncDispose]())
 
   brokerStories(() => ({ broker: 'redis-sentinel', urls: cluster.urls, cluster }), { single: false })
 })

@@ -180,7 +180,7 @@ async function standstills(ledger: Ledger, { place }: StoryScene): Promise<Lived
 
 function checkerJob({ place, broker }: StoryScene, { keys, messages }: StoryOptions): CheckerJob {
   const silenceLimitMs = Number.MAX_SAFE_INTEGER
-  return { place, broker, ordered: broker.single, keys, messages, silenceLimitMs, restMs: 120_000 }
+  return { place, broker, ordered: broker.single, keys, messages, silenceLimitMs, restMs: 300_000 }
 }
 
 function publisherJob({ place }: StoryScene, { seed, messages, keys }: StoryOptions): PublisherJob {

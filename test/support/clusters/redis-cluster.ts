@@ -103,7 +103,8 @@ async function nodeOf(nodes: Nodes, urls: readonly string[], key: string): Promi
           await restore()
           const clients = urls.map((each) => new Redis(each))
           try {
-            await patiently(async () => (await whole(clients)).every((each) => each.linked), 'a cluster that is whole')
+            const isWhole = async (): Promise<boolean> => (await whole(clients)).every((each) => each.linked)
+            await patiently(async () => (await agree(urls, key)) && (await isWhole()), 'a cluster that is whole')
             await configured([url], TIMEOUT_MS)
           } finally {
             for (const client of clients) client.disconnect()
@@ -112,6 +113,11 @@ async function nodeOf(nodes: Nodes, urls: readonly string[], key: string): Promi
       }
     },
   }
+}
+
+/** Whether all name the same master. One that was cut off takes itself for it until it has heard from the others. */
+async function agree(urls: readonly string[], key: string): Promise<boolean> {
+  return new Set(await Promise.all(urls.map((url) => masterOf([url], key)))).size === 1
 }
 
 async function masterOf([url = '']: readonly string[], key: string): Promise<string | undefined> {

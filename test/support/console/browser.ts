@@ -16,11 +16,14 @@ const ARGS = [
   '--disable-sync',
 ]
 
+const LAUNCH_MS = 90_000
+
 let started: Promise<Browser> | undefined
 
 /** The browser of this test file. */
 function browser(): Promise<Browser> {
-  started ??= chromium.launch({ executablePath: installed.find()?.from ?? '', args: ARGS })
+  // Several files start theirs at once.
+  started ??= chromium.launch({ executablePath: installed.find()?.from ?? '', args: ARGS, timeout: LAUNCH_MS })
   return started
 }
 

@@ -25,9 +25,9 @@ export function leased(world: World, handler: Sms, options: LeasedOptions & { ha
   return hapax.leased('billing', { retry: AT_ONCE, ...others }).on(Ping, (_, ctx) => handler(ctx))
 }
 
-/** Works what is due, under a lease. */
+/** Works what is due, under a lease. A renewal of the lease before may still have a row locked for a moment: then it is not leased. */
 export async function work(world: World, consumer: Leased<Tx>): Promise<void> {
-  for (const seq of await world.due()) await coreOf(consumer).work([seq])
+  for (const seq of await world.due()) await world.until(async () => (await coreOf(consumer).work([seq])).size > 0)
 }
 
 export async function states(world: World, id: string): Promise<readonly [string, EffectState, number][]> {

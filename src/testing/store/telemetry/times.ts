@@ -11,6 +11,8 @@ import { type AnyHapax, type Count, Ping, type World } from '../world.ts'
 
 const HOUR_MS = 3_600_000
 const DELAY_MS = 500
+/** How late the time of the database may be read, on a busy machine. */
+const READ_MS = 60_000
 const Many: MessageType<Count> = defineMessage<Count>('many')
 
 /** The clock of a process that is an hour fast, or slow. */
@@ -165,7 +167,8 @@ export const times: readonly Case[] = [
       await reader.deliver('without')
       assertLag(processed.get('alone')?.lagMs, HOUR_MS)
       assertLag(processed.get('now')?.lagMs, 0)
-      assertLag(processed.get('old')?.lagMs, HOUR_MS)
+      // The time of the database is learnt when its reply is read: what that took is missing from the lag.
+      assertLag(processed.get('old')?.lagMs, HOUR_MS - READ_MS)
       assert.equal(processed.get('early')?.lagMs, 0)
       assert.equal(processed.get('without')?.lagMs, undefined)
     },

@@ -96,11 +96,12 @@ export const deadWorkers: readonly Case[] = [
         { hapax, name: 'slow', receive: 'store', concurrency: 1, timeoutMs: 600_000 },
       )
       const quick = world.reader(undefined, { hapax, receive: 'store', concurrency: 2, group: { size: 10 } })
+      // Before there is a worker, which might bury the dead one itself.
+      await quick.deliverMany(IDS)
+      await world.crash(await world.due())
       await slow.deliver('slow')
       const first = await world.worker(slow)
       await entered.passed
-      await quick.deliverMany(IDS)
-      await world.crash(await world.due())
       await quick.deliverMany(['later'])
       const worker = await world.worker(quick)
       await world.until(async () => (await world.database.effects()).length === IDS.length + 1)

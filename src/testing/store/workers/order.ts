@@ -241,6 +241,8 @@ const once: readonly Case[] = [
       const worker = await world.worker({ hapax: reader.hapax }, { consume })
       await world.until(async () => (await world.database.effects()).length === ids.length)
       assert.deepEqual(await world.database.effects(), ids)
+      // A worker may have found a message before the process that stored it read the reply to its commit.
+      await world.until(() => single.acked.length === ids.length)
       assert.deepEqual(single.acked, ids)
       await worker.stop()
     },
