@@ -1,41 +1,8 @@
 import { beforeEach, describe, expect, it } from 'vitest'
-import type { Clock } from '../../src/base/clock.ts'
 import { Deliveries, type Handle, type Incoming } from '../../src/brokers/kit/deliveries.ts'
 import type { Delivery, Prefetch } from '../../src/contracts/broker.ts'
 import type { Arrival } from '../../src/message/arrival.ts'
-
-/** A clock that moves when it is told to. */
-class StillClock implements Clock {
-  #timers: { at: number; call: () => void }[] = []
-  #time = 0
-
-  now(): number {
-    return this.#time
-  }
-
-  monotonic(): number {
-    return this.#time
-  }
-
-  after(ms: number, call: () => void): () => void {
-    const timer = { at: this.#time + ms, call }
-    this.#timers.push(timer)
-    return () => {
-      this.#timers = this.#timers.filter((each) => each !== timer)
-    }
-  }
-
-  get timers(): number {
-    return this.#timers.length
-  }
-
-  pass(ms: number): void {
-    this.#time += ms
-    const due = this.#timers.filter(({ at }) => at <= this.#time)
-    this.#timers = this.#timers.filter(({ at }) => at > this.#time)
-    for (const { call } of due) call()
-  }
-}
+import { StillClock } from '../support/still-clock.ts'
 
 interface Named extends Handle {
   readonly name: string

@@ -1,38 +1,10 @@
 import { expect, test } from 'vitest'
-import { type Clock, Tally } from '../../src/base/index.ts'
+import { Tally } from '../../src/base/index.ts'
 import type { Sample } from '../../src/contracts/index.ts'
 import { Minutes, samplesOf } from '../../src/worker/minutes.ts'
+import { StillClock } from '../support/still-clock.ts'
 
 const MINUTE = 60_000
-
-/** A clock that moves only when it is told to: a minute here is not shorter for a process that stands still. */
-class StillClock implements Clock {
-  #timers: { readonly at: number; readonly call: () => void }[] = []
-  #time = 0
-
-  now(): number {
-    return this.#time
-  }
-
-  monotonic(): number {
-    return this.#time
-  }
-
-  after(ms: number, call: () => void): () => void {
-    const timer = { at: this.#time + ms, call }
-    this.#timers.push(timer)
-    return () => {
-      this.#timers = this.#timers.filter((each) => each !== timer)
-    }
-  }
-
-  pass(ms: number): void {
-    this.#time += ms
-    const due = this.#timers.filter(({ at }) => at <= this.#time)
-    this.#timers = this.#timers.filter(({ at }) => at > this.#time)
-    for (const { call } of due) call()
-  }
-}
 
 const random = { number: () => 0.5, token: () => 'token', bytes: (count: number) => new Uint8Array(count) }
 
