@@ -1,7 +1,7 @@
 // Operations go on without the console: workers take them. Where no worker is alive, the console that began one works on it, and ends
 // that when none is left: it must not keep a process that has nothing else to do.
 
-import { setTimeout as sleep } from 'node:timers/promises'
+import { pause, systemClock } from '../base/index.ts'
 import type { ConsoleHapax } from './hapax.ts'
 
 const LOOK_MS = 2_000
@@ -12,6 +12,8 @@ const MOST_FAILURES = 30
 export class Helping {
   readonly #hapax: ConsoleHapax
   readonly #report: (error: unknown) => void
+  /** Operations that were begun here, or resumed, and may not have ended. */
+  readonly #begun = new Set<string>()
   #stop: AbortController | undefined
   #closed = false
   #work: Promise<void> = Promise.resolve()
@@ -22,7 +24,8 @@ export class Helping {
   }
 
   /** An operation was begun here, or resumed. */
-  begin(): void {
+  begin(id: string): void {
+    this.#begun.add(id)
     if (this.#stop !== undefined || this.#closed) return
     const stop = new AbortController()
     this.#stop = stop
@@ -41,11 +44,11 @@ export class Helping {
   async #watch(stop: AbortController): Promise<void> {
     let failures = 0
     while (!stop.signal.aborted && failures < MOST_FAILURES) {
-      await pauseFor(LOOK_MS, stop.signal)
+      await pause(systemClock, LOOK_MS, stop.signal)
       try {
-        const last = await this.#hapax.operations.list({ limit: 50 })
+        for (const id of this.#begun) if (!(await this.#isRunning(id))) this.#begun.delete(id)
         failures = 0
-        if (last.every(({ state }) => state !== 'running')) break
+        if (this.#begun.size === 0) break
       } catch {
         failures += 1
       }
@@ -53,8 +56,8 @@ export class Helping {
     this.#stop = undefined
     stop.abort()
   }
-}
 
-function pauseFor(ms: number, signal: AbortSignal): Promise<void> {
-  return sleep(ms, undefined, { signal }).catch(() => {})
+  async #isRunning(id: string): Promise<boolean> {
+    return (await this.#hapax.operations.get(id))?.state === 'running'
+  }
 }

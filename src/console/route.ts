@@ -16,7 +16,7 @@ export interface Seen {
   /** Whether this person may see payloads, headers and stacks. */
   readonly payloads: boolean
   /** An operation was begun: it goes on here, too, in case no worker is alive. */
-  help(): void
+  help(operation: string): void
 }
 
 /** A question to the database. It is the same one for everybody; `view` makes of its answer what this person may see. */

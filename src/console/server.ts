@@ -99,7 +99,7 @@ export class ConsoleServer {
     const { route, named } = routeOf(request.method, segments)
     refuseRole(person, route.role)
     const payloads = mayAs(person.role, this.#settings.payloads)
-    const seen: Seen = { person, settings: this.#settings, payloads, help: () => this.#helping.begin() }
+    const seen: Seen = { person, settings: this.#settings, payloads, help: (id) => this.#helping.begin(id) }
     if (route.method === 'POST') return this.#change(route, named, request, seen)
     return this.#read(route.question(this.#hapax, named, queryOf(url), this.#settings), seen)
   }

@@ -70,7 +70,7 @@ export const operationRoutes: readonly Route[] = [
       if (!all && Object.keys(where).length === 0) expected('where', 'conditions, or all: true', where)
       const how = { ...(perSecond !== undefined && { perSecond }), ...(id !== undefined && { id }), by }
       const begun = await hapax.operations.begin({ kind, ...chosen, ...how })
-      seen.help()
+      seen.help(begun.id)
       return operationView(begun, seen)
     },
   }),
@@ -82,7 +82,7 @@ export const operationRoutes: readonly Route[] = [
         fields: BY_ID,
         act: async (hapax, { id }, by, seen) => {
           await hapax.operations[verb](id, by)
-          if (verb === 'resume') seen.help()
+          if (verb === 'resume') seen.help(id)
           return { ok: true }
         },
       }),
