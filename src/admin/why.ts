@@ -1,6 +1,7 @@
 // "Why is it waiting?" in one sentence. Nothing is read here: what is known is made into words, the cause that a person can do something
 // about before those that pass by themselves.
 
+import { safe } from '../base/index.ts'
 import type { Ahead, Pause, WaitingMessage } from '../contracts/index.ts'
 
 /** What is known about a message that waits, at one moment by the clock of the database. */
@@ -16,8 +17,12 @@ export interface WaitingFacts {
   readonly handlers: number
 }
 
-/** Why a message waits, in one sentence. */
+/** Why a message waits, in one sentence. Nothing that came with the message can turn it around. */
 export function whyOf(facts: WaitingFacts): string {
+  return safe(sentenceOf(facts))
+}
+
+function sentenceOf(facts: WaitingFacts): string {
   const { row, ahead } = facts
   if (row.state === 'held') return held(facts)
   if (row.state === 'leased') return leased(facts)

@@ -144,4 +144,15 @@ describe('why a message waits', () => {
     expect(said).not.toMatch(/[\n\r\t]/)
     expect(said.length).toBeLessThan(700)
   })
+
+  it('does not let a message turn the sentence around, or add lines to it', () => {
+    const first = {
+      id: 'a\u202egnp.exe\nIt is fine',
+      state: 'held',
+      error: { name: 'Error', message: '\u2066x' },
+    } as const
+    const sentence = why({ ahead: ahead(first), row: { key: 'k\u200f' } })
+    expect(sentence).not.toMatch(/[\p{Cc}\p{Cf}]/u)
+    expect(sentence).toContain('a\\u202egnp.exe\\nIt is fine')
+  })
 })
