@@ -8,9 +8,9 @@ import type { Seen } from './route.ts'
 /** How much of a payload is shown at first. */
 const HEAD_BYTES = 64 * 1024
 
-/** Headers whose values nobody sees, whatever their role. */
+/** Headers whose values nobody sees, whatever their role: what proves who somebody is, and every key but those that only sort messages. */
 const WITHHELD =
-  /authorization|cookie|secret|passw|passphrase|token|credential|signature|api[-_]?key|access[-_]?key|private[-_]?key|^idempotency-key$/i
+  /authorization|authenticat|cookie|secret|passw|passphrase|token|credential|signature|assertion|session|jwt|bearer|(^|[-_])(auth|sig|hmac|otp|pin)([-_]|$)|api[-_]?key|access[-_]?key|(?<!^|message|routing|partition|order|ordering|group|object|sort|record)[-_]key$/i
 
 /** What this person may see of a message; null: nothing. */
 export function payloadView(message: StoredMessage, seen: Seen, whole: boolean): PayloadView | null {
