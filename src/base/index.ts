@@ -51,6 +51,7 @@ export {
   flag,
   type Isolation,
   identifier,
+  isDay,
   isolationOption,
   isText,
   MAX_MS,
@@ -71,7 +72,7 @@ export {
 export { Outages } from './outages.ts'
 export { format, type Random, randomOption, systemRandom, uuidv7Source, uuidv7Time } from './random.ts'
 export { type Redact, redact, redactOption } from './redact.ts'
-export { safe, safeJson, safeLines, shellWord } from './safe-json.ts'
+export { exactJson, safe, safeJson, safeLines, shellWord } from './safe-json.ts'
 export type { Horizon, State } from './state.ts'
 export { type Counted, Counts, Tally } from './tally.ts'
 export { version } from './version.ts'

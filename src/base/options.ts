@@ -83,6 +83,12 @@ export function nameText(name: string, value: unknown, maxBytes = 255): string {
   return checked
 }
 
+/** Whether a day such as 2026-02-28 is in the calendar: JavaScript takes February 30 for March 2. */
+export function isDay(day: string): boolean {
+  const time = Date.parse(`${day}T00:00Z`)
+  return Number.isFinite(time) && new Date(time).toISOString().startsWith(day)
+}
+
 const ISOLATIONS = ['read committed', 'repeatable read', 'serializable'] as const
 
 /** An isolation level, or undefined. It becomes part of SQL text, so every place that inserts it checks it by this function. */

@@ -6,6 +6,28 @@ export function safeJson(value: unknown, indent?: number): string {
   return JSON.stringify(value, null, indent).replaceAll(UNSAFE_IN_JSON, unicodeEscapes)
 }
 
+/**
+ * Parses JSON whose numbers JavaScript can hold; undefined: it is no JSON. Throws a `RangeError` that names a number which would become another
+ * one.
+ */
+export function exactJson(text: string): { readonly value: unknown } | undefined {
+  try {
+    return { value: JSON.parse(text, assertExact) }
+  } catch (error) {
+    if (error instanceof RangeError) throw error
+    return undefined
+  }
+}
+
+/** The third argument is not in all runtimes: then nothing is checked. */
+function assertExact(_: string, value: unknown, context?: { readonly source?: string }): unknown {
+  const source = context?.source
+  if (typeof value !== 'number' || source === undefined) return value
+  const same = Number.isFinite(value) && (!/^-?\d+$/.test(source) || BigInt(source) === BigInt(value))
+  if (!same) throw new RangeError(`${source.slice(0, 40)} would become ${value}: write it as a string`)
+  return value
+}
+
 /** The escapes of a character as JSON and JavaScript write them. */
 function unicodeEscapes(character: string): string {
   let escapes = ''

@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import type { By } from '../admin/index.ts'
-import { MAX_SPAN_MS } from '../base/index.ts'
+import { isDay, MAX_SPAN_MS } from '../base/index.ts'
 import { durationMs, durationText } from './io/duration.ts'
 import type { Io } from './io/io.ts'
 import { pageStart } from './seq.ts'
@@ -64,9 +64,9 @@ export function withTimes(command: Command): Command {
 function moment(text: string): Date {
   const ms = durationMs(text)
   if (ms !== undefined) return new Date(Date.now() - ms)
-  const [, day, time = '00:00', zone = 'Z'] = DATE.exec(text) ?? []
+  const [, day = '', time = '00:00', zone = 'Z'] = DATE.exec(text) ?? []
   const date = new Date(`${day}T${time}${zone}`)
-  if (Number.isFinite(date.getTime())) return date
+  if (isDay(day) && Number.isFinite(date.getTime())) return date
   throw new InvalidArgumentError('expected a time ago like 2h or 30d, or a date like 2026-05-01 or 2026-05-01T12:00Z')
 }
 

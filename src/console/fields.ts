@@ -1,6 +1,6 @@
 // What may come in a query, a path or a body: each field with its check. What no check is written for is refused.
 
-import { expected, fieldOf, nameText, noOthers, text, word } from '../base/index.ts'
+import { expected, fieldOf, isDay, nameText, noOthers, text, word } from '../base/index.ts'
 import { isSeq, MAX_TEXT_BYTES } from '../message/index.ts'
 
 /** Returns the value of a field, or throws `invalid-option`. Undefined: it was not sent. */
@@ -54,7 +54,8 @@ export const originField: Check<'inbox' | 'outbox'> = wordField('inbox', 'outbox
 
 /** A time as ISO 8601 writes it, as `Date.toJSON` does. */
 export const timeField: Check<Date> = (name, value) => {
-  const time = typeof value === 'string' && ISO.test(value) ? Date.parse(value) : Number.NaN
+  const time =
+    typeof value === 'string' && ISO.test(value) && isDay(value.slice(0, 10)) ? Date.parse(value) : Number.NaN
   return Number.isFinite(time) ? new Date(time) : expected(name, 'a time such as 2026-01-31T12:00:00.000Z', value)
 }
 const ISO = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)$/

@@ -196,6 +196,9 @@ describe('failed settle', () => {
     expect(await said('1-7', 'send', '--done', '--retry')).toMatch(/got several/)
     expect(await said('1-7', 'send', '--retry', '--result', '1')).toMatch(/--result requires --done/)
     expect(await said('1-7', 'send', '--done', '--result', '{')).toMatch(/expected the result to be JSON/)
+    expect(await said('1-7', 'send', '--done', '--result', '{"id":12345678901234567890}')).toMatch(
+      /12345678901234567890 would become 12345678901234567000: write it as a string/,
+    )
     expect(await said('1-7', 'send', '--done')).toMatch(/--done needs --result <json>, or --no-result/)
     expect(await said('1-7', 'call', '--done')).toMatch(
       /1-7 has no external call 'call' \(not-found\)\n {2}it made: reserve, send/,

@@ -1,4 +1,4 @@
-import { expected, HapaxError } from '../../base/index.ts'
+import { exactJson, expected, HapaxError } from '../../base/index.ts'
 import type { EffectRow, FailedMessage, FailedWhere } from '../../contracts/index.ts'
 import type { FailedQueryView, GroupsView, MessagesView, PostedCount, PostedEdit, PostedSettle } from '../api.ts'
 import {
@@ -174,9 +174,10 @@ function dataField(name: string, value: unknown): string {
 
 function parsed(text: string): unknown {
   try {
-    return JSON.parse(text)
-  } catch {
-    return expected('result', 'JSON', text)
+    return (exactJson(text) ?? expected('result', 'JSON', text)).value
+  } catch (error) {
+    if (error instanceof RangeError) expected('result', `JSON with exact numbers (${error.message})`, text)
+    throw error
   }
 }
 

@@ -3,7 +3,7 @@
 
 import type { Command } from 'commander'
 import type { SettleOptions } from '../../../admin/index.ts'
-import { asError, messageOf, safe, shellWord } from '../../../base/index.ts'
+import { asError, exactJson, messageOf, safe, shellWord } from '../../../base/index.ts'
 import type { EffectRow } from '../../../contracts/index.ts'
 import { CliError } from '../../io/errors.ts'
 import { type Io, json, line } from '../../io/io.ts'
@@ -91,10 +91,12 @@ async function resultOf(effect: string, { result, dryRun }: SettleCommand, io: I
 
 function parsed(text: string): unknown {
   try {
-    return JSON.parse(text)
+    const result = exactJson(text)
+    if (result !== undefined) return result.value
   } catch (error) {
-    throw new CliError('usage', `expected the result to be JSON: ${messageOf(asError(error))}`)
+    throw new CliError('usage', `expected the result to be exact: ${messageOf(asError(error))}`)
   }
+  throw new CliError('usage', `expected the result to be JSON, got ${safe(text.slice(0, 100))}`)
 }
 
 function noSuchEffect(seq: string, effect: string, known: readonly EffectRow[], options: StoreOptions): CliError {
