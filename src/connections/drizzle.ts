@@ -105,6 +105,7 @@ function ormOn<Tx extends object>(database: SqlDatabase, db: Database<Tx>, sql: 
   const pool = fieldOf(db, '$client')
   const under = underPool<Tx>(pool)
   if (database === 'sqlite' || under === undefined || !driver.isPool(pool)) expected('db', driver.expected, pool)
+  const clientOf = (tx: Tx): object | undefined => asObject(driver.client(fieldOf(fieldOf(tx, 'session'), 'client')))
   const resultOf = (answer: unknown): Result => driver.result(answer) ?? unsupported(driver, answer)
   return {
     name: 'drizzle',
@@ -120,7 +121,8 @@ function ormOn<Tx extends object>(database: SqlDatabase, db: Database<Tx>, sql: 
     }),
     isTransaction: (tx): tx is Tx => isQueryable(tx),
     isQueryError,
-    client: { ...under.client, of: (tx) => asObject(driver.client(fieldOf(fieldOf(tx, 'session'), 'client'))) },
+    queue: clientOf,
+    client: { ...under.client, of: clientOf },
     listen: under.listen,
   }
 }

@@ -55,6 +55,8 @@ function ormOn<Tx extends object>(database: SqlDatabase, knex: Database<Tx>): Or
       return toResult(await raw(tx ?? knex).raw(text, params))
     },
     isTransaction: (tx): tx is Tx => isRaw(tx) && fieldOf(tx, 'isTransaction') === true,
+    // It takes a transaction for completed as soon as it has sent COMMIT or ROLLBACK.
+    ordered: true,
     // Knex passes on the errors of the driver, with the statement in front of their messages.
     isQueryError: () => true,
     isOver: (error) => /Transaction query already complete/.test(String(fieldOf(error, 'message'))),

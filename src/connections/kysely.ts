@@ -2,7 +2,16 @@
 
 import { expected, fieldOf, noOthers } from '../base/index.ts'
 import type { ConnectionSource, SqlDatabase } from '../contracts/index.ts'
-import { type Orm, OrmConnection, type PoolUnder, runByKysely, underPool } from './kit/index.ts'
+import {
+  type KyselyExecutor,
+  type Orm,
+  OrmConnection,
+  type PoolUnder,
+  runAlone,
+  runByKysely,
+  runInside,
+  underPool,
+} from './kit/index.ts'
 
 /** The subset of Kysely that hapax needs; `Tx` is its own type of transactions. */
 export interface KyselyDatabase<Tx> {
@@ -54,6 +63,7 @@ function ofPool<Tx extends object>(under: PoolUnder<Tx> | undefined): Partial<Or
 interface Executable {
   executeQuery(query: object): Promise<unknown>
   withoutPlugins(): Executable
+  getExecutor(): KyselyExecutor
 }
 
 interface Builder<Tx> {
@@ -70,12 +80,13 @@ function isDatabase<Tx>(db: KyselyDatabase<Tx>): db is KyselyDatabase<Tx> & Data
 }
 
 function isExecutable(value: unknown): value is Executable {
-  return ['executeQuery', 'withoutPlugins'].every((method) => typeof fieldOf(value, method) === 'function')
+  return ['executeQuery', 'withoutPlugins', 'getExecutor'].every(
+    (method) => typeof fieldOf(value, method) === 'function',
+  )
 }
 
 function ormOn<Tx extends object>(database: SqlDatabase, db: Database<Tx>): Orm<Tx> {
   assertOn(database, db)
-  const plain = db.withoutPlugins()
   return {
     name: 'kysely',
     database,
@@ -86,7 +97,13 @@ function ormOn<Tx extends object>(database: SqlDatabase, db: Database<Tx>): Orm<
       const at = isolation === undefined || database === 'sqlite' ? builder : builder.setIsolationLevel(isolation)
       return at.execute(work)
     },
-    run: async (tx, statement) => runByKysely(tx === undefined ? plain : executable(tx), statement),
+    run: async (tx, statement) =>
+      tx === undefined
+        ? runAlone(db.withoutPlugins().getExecutor(), statement)
+        : runByKysely(executable(tx).withoutPlugins(), statement),
+    runOwn: (tx, statement) => runInside(tx, executable(tx).getExecutor(), statement),
+    ordered: true,
+    refusesEnded: true,
     isTransaction: (tx): tx is Tx => isExecutable(tx) && fieldOf(tx, 'isTransaction') === true,
     // Kysely passes on the errors of the driver as they are.
     isQueryError: () => true,
@@ -110,6 +127,5 @@ function assertOn(database: SqlDatabase, db: object): void {
 }
 
 function executable(tx: unknown): Executable {
-  if (!isExecutable(tx)) expected('tx', 'a transaction of Kysely', tx)
-  return tx.withoutPlugins()
+  return isExecutable(tx) ? tx : expected('tx', 'a transaction of Kysely', tx)
 }

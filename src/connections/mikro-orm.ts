@@ -5,8 +5,11 @@ import type { ConnectionSource, SqlDatabase } from '../contracts/index.ts'
 import {
   amongConnections,
   type Executable,
+  type KyselyExecutor,
+  type KyselySession,
   type Orm,
   OrmConnection,
+  OVER,
   type PoolUnder,
   runByKysely,
   sizeOf,
@@ -87,6 +90,9 @@ function ormOn<Tx extends object>(database: SqlDatabase, em: Manager<Tx>, config
       const context = contextOf(tx) ?? expected('tx', 'an entity manager of a transaction', tx)
       return inTurn(context, (session) => runByKysely(session, statement))
     },
+    ordered: true,
+    // One that `begin` has opened serves the next one, too.
+    identity: contextOf,
     settle: (tx) => (isManager(tx) ? tx.flush() : Promise.resolve()),
     isTransaction: (tx): tx is Tx => contextOf(tx) !== undefined,
     // Errors of the driver come as they are, or copied into exceptions of MikroORM.
@@ -120,18 +126,13 @@ class Reached<Tx extends object> {
   }
 }
 
-/** A connection of Kysely's. */
-interface Session {
-  executeQuery(query: object, ...more: unknown[]): Promise<unknown>
-}
-
 /** A transaction of Kysely's that MikroORM commits or rolls back. */
 interface Context {
   isCommitted: boolean
   isRolledBack: boolean
   commit(): unknown
   rollback(): unknown
-  getExecutor(): { provideConnection<T>(work: (session: Session) => Promise<T>): Promise<T> }
+  getExecutor(): KyselyExecutor
 }
 
 function contextOf(tx: unknown): Context | undefined {
@@ -144,7 +145,7 @@ function isContext(value: unknown): value is Context {
 }
 
 /** Calls `work` with the connection of a transaction when nothing else runs on it, unless the transaction is over by then. */
-function inTurn<T>(context: Context, work: (session: Session) => Promise<T>): Promise<T> {
+function inTurn<T>(context: Context, work: (session: KyselySession) => Promise<T>): Promise<T> {
   watch(context)
   return context.getExecutor().provideConnection(async (session) => {
     if (ending.has(context) || context.isCommitted || context.isRolledBack) throw new Error(OVER)
@@ -153,7 +154,6 @@ function inTurn<T>(context: Context, work: (session: Session) => Promise<T>): Pr
   })
 }
 
-const OVER = 'Transaction is already committed or rolled back'
 const watched = new WeakSet<Context>()
 const ending = new WeakSet<Context>()
 
@@ -170,13 +170,13 @@ function watch(context: Context): void {
   }
 }
 
-const sessions = new WeakSet<Session>()
+const sessions = new WeakSet<KyselySession>()
 
 /**
  * Kysely keeps the connection of a transaction whose ROLLBACK fails, as on a connection that has broken: the pool would run dry. MikroORM ignores
  * such errors too; if Kysely does not see them, it gives the connection back, and the pool drops it.
  */
-function letGo(session: Session): void {
+function letGo(session: KyselySession): void {
   if (sessions.has(session)) return
   sessions.add(session)
   const execute = session.executeQuery.bind(session)

@@ -62,6 +62,7 @@ function ormOn<Tx extends object>(database: SqlDatabase, sequelize: Database<Tx>
     isQueryError: (error) =>
       fieldOf(error, 'sql') !== undefined || fieldOf(fieldOf(error, 'cause'), 'sql') !== undefined,
     isOver: (error) => /has been called on this transaction/.test(String(fieldOf(error, 'message'))),
+    queue: connectionOf,
     client: { of: connectionOf, isBusy, destroy },
   }
 }

@@ -48,6 +48,8 @@ function ormOn<Tx extends object>(on: SqlDatabase, dataSource: DataSource<Tx>): 
     isQueryError: (error) => fieldOf(error, 'name') === 'QueryFailedError' || isReleased(error),
     isOver: (error) => isReleased(fieldOf(error, 'cause')),
     asOfDriver,
+    queue: clientOf,
+    isNested: (tx) => Number(fieldOf(runnerOf(tx), 'transactionDepth')) > 1,
     client: { ...amongConnections(database, () => []), of: clientOf },
     listen: () => {
       if (isEmitter(pool)) heardPool(database === 'postgres' ? heard(pool) : pool)

@@ -15,6 +15,8 @@ import {
   Changed,
   causesOf,
   doomed,
+  isMysqlQueue,
+  leftInside,
   notInTransaction,
   untilAborted,
 } from '../../stores/sql/index.ts'
@@ -22,6 +24,7 @@ import { type Ground, groundOf, type Send } from './ground.ts'
 import { lent } from './handle.ts'
 import { MarkedTransaction } from './marked.ts'
 import type { Orm, Track } from './orm.ts'
+import { QueuedTransaction } from './queued.ts'
 import { RolledBack, Run } from './run.ts'
 
 /** A transaction that handlers have, and what it stands for. */
@@ -89,14 +92,21 @@ export class OrmConnection<Tx extends object> implements Connection<Tx> {
     const raw = this.#rawOf(tx)
     const send = this.#sending(raw)
     const { database } = this.#orm
+    const refused = (error: unknown): never => {
+      throw this.#orm.isOver?.(error) ? notInTransaction('one that has ended', error) : error
+    }
     if (handle === undefined && database !== 'postgres') {
-      return new MarkedTransaction(database === 'sqlite' && !this.#orm.refusesEnded, raw, send)
+      const queue = database === 'mysql' ? this.#orm.queue?.(raw) : undefined
+      if (isMysqlQueue(queue)) return new QueuedTransaction(queue, (statement) => this.#ground.form(statement))
+      const tries = database === 'sqlite' && !this.#orm.refusesEnded
+      const marking = { tries, ordered: this.#orm.ordered === true }
+      const identity = this.#orm.identity?.(raw) ?? raw
+      const sendOwn = this.#sending(raw, this.#orm.runOwn)
+      return new MarkedTransaction(marking, identity, (statement) => sendOwn(statement).catch(refused))
     }
     const query: Executor['query'] = async (text, params) => {
       if (handle?.closed) throw transactionClosed()
-      return send({ text, params }).catch((error: unknown) => {
-        throw this.#orm.isOver?.(error) ? notInTransaction('one that has ended', error) : error
-      })
+      return send({ text, params }).catch(refused)
     }
     return { own: handle === undefined, checks: false, query, leave: () => {} }
   }
@@ -164,6 +174,7 @@ export class OrmConnection<Tx extends object> implements Connection<Tx> {
     run.stage = 'body'
     const { value, last, committed } = await this.#body(tx, answers, run, options, work)
     run.watched.assertSound()
+    if (this.#orm.isNested?.(tx)) throw leftInside()
     run.stage = 'ending'
     // The ORM commits unless the callback throws.
     if (last === undefined) throw new RolledBack(value)
@@ -249,10 +260,10 @@ export class OrmConnection<Tx extends object> implements Connection<Tx> {
     return result
   }
 
-  #sending(tx: Tx): Send {
+  #sending(tx: Tx, run: Orm<Tx>['run'] = this.#orm.run): Send {
     return async (given) => {
       const statement = this.#ground.form(given)
-      return statement === undefined ? NO_RESULT : this.#orm.run(tx, statement)
+      return statement === undefined ? NO_RESULT : run.call(this.#orm, tx, statement)
     }
   }
 

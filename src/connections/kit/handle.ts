@@ -12,7 +12,8 @@ export function lent<Tx extends object>(tx: Tx, isClosed: () => boolean): Tx {
     get(target, name) {
       assertOpen()
       const value: unknown = Reflect.get(target, name, target)
-      return isMethod(value) ? bound(target, name, value) : value
+      if (!isMethod(value)) return value
+      return NESTING.has(name) ? nesting(target, value, isClosed) : bound(target, name, value)
     },
     // Some ORMs' transactions are functions.
     apply(target, self, args) {
@@ -20,6 +21,23 @@ export function lent<Tx extends object>(tx: Tx, isClosed: () => boolean): Tx {
       return Reflect.apply(target as (...args: unknown[]) => unknown, self, args)
     },
   })
+}
+
+/** How ORMs call what opens a transaction inside of one, and hands it to a callback. */
+const NESTING: ReadonlySet<PropertyKey> = new Set(['transaction', 'transactional'])
+
+/** The same for the inner transaction: it ends with the outer one at the latest. */
+function nesting(target: object, method: Method, isClosed: () => boolean): Method {
+  const lending = (work: unknown): unknown =>
+    typeof work === 'function'
+      ? (inner: unknown, ...more: unknown[]) => work(lentIfAny(inner, isClosed), ...more)
+      : work
+  return (...args) => method.apply(target, args.map(lending))
+}
+
+function lentIfAny(inner: unknown, isClosed: () => boolean): unknown {
+  const isObject = (typeof inner === 'object' && inner !== null) || typeof inner === 'function'
+  return isObject ? lent(inner, isClosed) : inner
 }
 
 /** The methods of an object, bound to it: a proxy has no private fields. The same function each time, as without the proxy. */

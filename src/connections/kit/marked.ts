@@ -11,22 +11,35 @@ interface Mark {
 
 const marks = new WeakMap<object, Mark>()
 
+/** What the ORM of a marked transaction does by itself. */
+interface Marking {
+  /** Whether it has to be tried out that a transaction was begun. */
+  readonly tries: boolean
+  /** Whether the ORM sends nothing any more once it has begun to end the transaction. */
+  readonly ordered: boolean
+}
+
 /**
  * A transaction of the user's own on a database that knows no settings of a transaction. A savepoint marks it: it is gone as soon as the
- * transaction ends, and releasing it then is an error. It is released and set again before every statement, and once more
- * after it: whoever ends the transaction in between is told.
+ * transaction ends, and releasing it then is an error. It is released and set again before every statement; and once more after it, where the
+ * ORM could have ended the transaction in between: whoever does so is told.
  */
 export class MarkedTransaction implements EnteredExecutor {
   readonly own = true
   readonly checks = true
   readonly #send: Send
   readonly #mark: Mark
+  readonly #ordered: boolean
 
-  /** `tries`: whether it has to be tried out that a transaction was begun. */
-  constructor(tries: boolean, tx: object, send: Send) {
+  /** `transaction`: what stands for it, and for no other one. */
+  constructor({ tries, ordered }: Marking, transaction: object, send: Send) {
     this.#send = send
-    this.#mark = marks.get(tx) ?? { name: `hapax_${randomUUID().replaceAll('-', '')}`, last: Promise.resolve() }
-    marks.set(tx, this.#mark)
+    this.#ordered = ordered
+    this.#mark = marks.get(transaction) ?? {
+      name: `hapax_${randomUUID().replaceAll('-', '')}`,
+      last: Promise.resolve(),
+    }
+    marks.set(transaction, this.#mark)
     // Reported by the statement that waits for it: it finds no mark.
     this.#inTurn(async () => {
       if (tries) await this.#assertBegun()
@@ -38,7 +51,7 @@ export class MarkedTransaction implements EnteredExecutor {
     return this.#inTurn(async () => {
       await this.#check()
       const result = await this.#send({ text, params })
-      await this.#check()
+      if (!this.#ordered) await this.#check()
       return result
     })
   }

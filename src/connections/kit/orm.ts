@@ -29,6 +29,19 @@ export interface Orm<Tx extends object> {
   isTransaction(tx: unknown): tx is Tx
   /** Whether the ORM refuses what is no open transaction by itself, so that nothing has to be tried out to know that one was begun. */
   readonly refusesEnded?: true
+  /** The same in a transaction of the user's own, where something has to be done to be `ordered`. @default `run` */
+  runOwn?(tx: Tx, statement: Statement): Promise<Result>
+  /**
+   * Whether a statement of a transaction that the ORM has begun to end is refused, and not sent: what was sent before belongs to the
+   * transaction, whatever becomes of it.
+   */
+  readonly ordered?: true
+  /** The connection of `mysql2` in callback style under one of the ORM's transactions, where it can be reached at once. */
+  queue?(tx: Tx): unknown
+  /** What stands for a transaction, where the ORM's handle may serve another one afterwards. @default the handle */
+  identity?(tx: Tx): object | undefined
+  /** Whether a transaction inside of this one is still open: then the ORM would end that one instead. */
+  isNested?(tx: Tx): boolean
   /** Whether an error came from a statement of the ORM: a handler may have met it on another database. */
   isQueryError(error: unknown): boolean
   /** Whether the ORM itself has refused a statement because its transaction is over. */

@@ -52,7 +52,7 @@ export class Run<Tx extends object> {
       const other = this.stage === 'opening' && this.#client !== undefined && hasOtherRole(this.#client, error)
       this.failure = { error: other ? new Changed() : error }
       if (this.#isSpoilt(error)) await this.#end(send)
-      else if (!(await this.#settled())) {
+      else if (this.#orm.isNested?.(tx) || !(await this.#settled())) {
         this.failure = { error: cutOff(error) }
         this.destroy()
         this.#givenUp?.reject(error)

@@ -8,6 +8,7 @@ export {
   doomed,
   fieldsOf,
   isHarmless,
+  leftInside,
   leftOpen,
   NotSent,
   noAnswer,
@@ -20,6 +21,13 @@ export {
 } from './connection/driver.ts'
 export { Era } from './connection/era.ts'
 export { connectionOn, isConnection } from './connection/given.ts'
+export {
+  isMysqlQueue,
+  type MysqlCallback,
+  MysqlMark,
+  type MysqlQueue,
+  type MysqlQueued,
+} from './connection/mysql-marks.ts'
 export { MYSQL_ONLY, MYSQL_SERVER, mysqlReset, mysqlSession } from './connection/mysql-session.ts'
 export { destroy, isBusy } from './connection/pg-client.ts'
 export {

@@ -62,6 +62,12 @@ export function unawaited(count: number): HapaxError {
   return new HapaxError('unawaited-query', `the handler returned while ${what} still running: await every query`)
 }
 
+/** The error for a handler that returned while a transaction inside of its own was open. */
+export function leftInside(): HapaxError {
+  const what = 'the handler returned while a transaction inside of its own was still open: await every transaction'
+  return new HapaxError('unawaited-query', what)
+}
+
 /** The error for a handler that returned while its connection was not free. */
 export function leftOpen(cause?: unknown, fields: { readonly cutOff?: true } = {}): HapaxError {
   const what = 'the handler ended while a query, a cursor or a stream was open on its connection: await or close them'

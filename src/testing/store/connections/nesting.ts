@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { type Case, parallelOnly } from '../case.ts'
-import { assertOutcome, Pong } from '../world.ts'
+import { assertOutcome, gate, Pong } from '../world.ts'
 
 export const nesting: readonly Case[] = [
   {
@@ -32,6 +32,66 @@ export const nesting: readonly Case[] = [
       })
       assertOutcome(await reader.deliver('a'), 'retrying')
       await world.assertEffects([])
+    },
+  },
+  {
+    name: 'A17: a nested transaction that is still open when the handler fails is undone with it, and does nothing afterwards',
+    needs: ['nested transactions'],
+    run: async (world) => {
+      const { nested } = world.database
+      const [begun, over] = [gate(), gate()]
+      let inner: Promise<unknown> = Promise.resolve()
+      let fails = true
+      const reader = world.reader(async ({ tx, message }) => {
+        await world.database.effect(tx, message.id)
+        if (!fails) return
+        fails = false
+        inner = (
+          nested?.(tx, async (handle) => {
+            await world.database.effect(handle, 'inner')
+            begun.open()
+            await over.passed
+            await world.database.effect(handle, 'late')
+          }) ?? Promise.resolve()
+        ).catch(() => {})
+        await Promise.all([inner, begun.passed.then(() => Promise.reject(new Error('given up')))])
+      })
+      assertOutcome(await reader.deliver('a'), 'retrying')
+      over.open()
+      await Promise.race([inner, world.drain(reader)])
+      await world.drain(reader)
+      await world.assertEffects(['a'])
+    },
+  },
+  {
+    name: 'A9: a nested transaction that the handler does not await keeps it from being committed, or ends with it',
+    needs: ['nested transactions'],
+    run: async (world) => {
+      const { nested } = world.database
+      const [begun, over] = [gate(), gate()]
+      let inner: Promise<unknown> = Promise.resolve()
+      let forgets = true
+      const reader = world.reader(async ({ tx, message }) => {
+        await world.database.effect(tx, message.id)
+        if (!forgets) return
+        forgets = false
+        inner = (
+          nested?.(tx, async (handle) => {
+            begun.open()
+            await over.passed
+            await world.database.effect(handle, 'late')
+          }) ?? Promise.resolve()
+        ).catch(() => {})
+        await begun.passed
+      })
+      const { status } = await reader.deliver('a')
+      over.open()
+      await Promise.race([inner, world.drain(reader)])
+      await world.drain(reader)
+      // Either way it took effect once, and what came late did not.
+      assert.ok(['processed', 'retrying'].includes(status), status)
+      await world.assertEffects(['a'])
+      assert.equal((await reader.deliver('a')).status, 'duplicate')
     },
   },
   {

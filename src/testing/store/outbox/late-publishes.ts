@@ -35,6 +35,25 @@ async function assertNothing(world: World): Promise<void> {
   assert.deepEqual(consumers, [])
 }
 
+const ROUNDS = 60
+
+/** After some microtasks, or some fractions of a millisecond: a publish takes several of both. */
+async function moment(round: number): Promise<void> {
+  if (round % 2 === 0) for (let ticks = 0; ticks < round * 2; ticks++) await Promise.resolve()
+  else await new Promise((resolve) => setTimeout(resolve, (round % 12) / 4))
+}
+
+/** Transactions of the user's go on as before, and nothing of an earlier one is left open. */
+async function assertUsable(world: World, hapax: AnyHapax): Promise<void> {
+  const before = (await world.database.outbox()).length
+  await world.database.own(async (tx) => {
+    await world.database.effect(tx, 'usable')
+    await hapax.publish(tx, Pong, { n: 0 })
+  })
+  assert.equal((await world.database.outbox()).length, before + 1)
+  assert.ok((await world.database.effects()).includes('usable'))
+}
+
 /** An unawaited publish in the user's own transaction, which ends as the case decides. */
 async function forgotten(world: World, hapax: AnyHapax, type: MessageType<Count>, end: 'commit' | 'rollback') {
   let publishing: Promise<unknown> = Promise.resolve()
@@ -97,6 +116,51 @@ export const latePublishes: readonly Case[] = ofConnections([
         () => 0,
       )
       assert.equal((await world.database.outbox()).length, resolved)
+    },
+  },
+  {
+    name: 'K2: a publish beside something that fails is rolled back with it, whenever that happens',
+    skip: ownOnly,
+    run: async (world) => {
+      const hapax = world.hapax()
+      const published: Promise<unknown>[] = []
+      for (let round = 0; round < ROUNDS; round++) {
+        const own = world.database.own(async (tx) => {
+          const publishing = hapax.publish(tx, Pong, { n: round })
+          published.push(publishing.catch(() => {}))
+          await Promise.all([publishing, moment(round).then(() => assert.fail('given up'))])
+        })
+        await assert.rejects(own)
+      }
+      await Promise.all(published)
+      assert.deepEqual(await world.database.outbox(), [])
+      await assertUsable(world, hapax)
+    },
+  },
+  {
+    name: 'K2: a publish beside a commit is there if it resolves, and only then, whenever that happens',
+    skip: ownOnly,
+    run: async (world) => {
+      const hapax = world.hapax()
+      const resolved: string[] = []
+      for (let round = 0; round < ROUNDS; round++) {
+        const id = `p${round}`
+        let publishing: Promise<unknown> = Promise.resolve()
+        // The ORM may say that the transaction was broken off, if a statement was under way.
+        await world.database
+          .own(async (tx) => {
+            publishing = hapax.publish(tx, Pong, { n: round }, { id })
+            publishing.catch(() => {})
+            await moment(round)
+          })
+          .catch(() => {})
+        await publishing.then(
+          () => resolved.push(id),
+          () => {},
+        )
+      }
+      assert.deepEqual((await world.database.outbox()).toSorted(), resolved.toSorted())
+      await assertUsable(world, hapax)
     },
   },
   {
