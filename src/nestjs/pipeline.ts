@@ -9,9 +9,9 @@ export const HAPAX_CONTEXT = 'hapax'
 /** One call of a method through Nest. */
 interface Call {
   readonly ctx: unknown
-  called: boolean
-  /** What the method threw when it failed first. An array, because a method may throw undefined. */
-  thrown: readonly [unknown] | undefined
+  /** What the method returned; undefined: it was not called. */
+  result: Promise<unknown> | undefined
+  settled: boolean
 }
 
 /** Pipes take the first argument only, and Nest passes on only what pipes took: the context travels beside it. */
@@ -30,7 +30,8 @@ export interface Method {
 
 /**
  * A method with Nest's guards, interceptors and pipes around it. Exception filters do not apply: they make responses, and a message has
- * none. If the method throws, the attempt has failed, whatever an interceptor makes of it: what was written before must not commit.
+ * none. If the method throws, or is still running in the end, the attempt has failed, whatever an interceptor makes of it: what was
+ * written before must not commit.
  */
 export function throughNest(
   external: ExternalContextCreator,
@@ -50,13 +51,16 @@ export function throughNest(
     HAPAX_CONTEXT,
   )
   return async (data, ctx) => {
-    const call: Call = { ctx, called: false, thrown: undefined }
+    const call: Call = { ctx, result: undefined, settled: false }
     try {
       await calls.run(call, () => pipeline(data, ctx))
     } catch (error) {
-      throw call.called ? error : refusal(error)
+      throw call.result === undefined ? refusal(error) : error
     }
-    if (call.thrown !== undefined) throw call.thrown[0]
+    if (call.result !== undefined && !call.settled) {
+      throw new HapaxError('unawaited-query', `an interceptor did not wait for ${method.name}, which is still running`)
+    }
+    await call.result
   }
 }
 
@@ -65,13 +69,15 @@ function entryOf(method: Method['method']): Method['method'] {
   async function entry(this: unknown, data: unknown): Promise<unknown> {
     const call = calls.getStore()
     if (call === undefined) throw new HapaxError('broken-atomicity', `an interceptor called ${method.name} too late`)
-    call.called = true
+    // What the first call wrote is still in the transaction: one that an interceptor makes again gets what became of the first.
+    call.result ??= called(this, data, call)
+    return call.result
+  }
+  async function called(self: unknown, data: unknown, call: Call): Promise<unknown> {
     try {
-      return await method.call(this, data, call.ctx)
-    } catch (error) {
-      // An interceptor may call it again: what it wrote before it failed is still in the transaction.
-      call.thrown ??= [error]
-      throw error
+      return await method.call(self, data, call.ctx)
+    } finally {
+      call.settled = true
     }
   }
   Object.defineProperty(entry, 'name', { value: method.name })

@@ -27,7 +27,7 @@ import {
   OnMessages,
 } from 'hapax/nestjs'
 import { type SqliteTx, sqlite } from 'hapax/sqlite'
-import { catchError, of, retry } from 'rxjs'
+import { catchError, from, of, race, repeat, retry, tap } from 'rxjs'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { until } from '../../src/testing/wait.ts'
 import { provided } from '../support/nest.ts'
@@ -280,7 +280,55 @@ describe('Nest around a method', () => {
     await place('A1')
     await until(async () => (await invoices()).length > 0)
     expect(await invoices()).toEqual(['A1'])
-    expect(calls).toBe(3)
+    expect(calls).toBe(2)
+  })
+
+  it('calls a method once per attempt, however often an interceptor asks for it', async () => {
+    const results: unknown[] = []
+    const interceptor = {
+      intercept: (_: ExecutionContext, next: CallHandler) =>
+        next.handle().pipe(
+          repeat(2),
+          tap((result) => results.push(result)),
+        ),
+    }
+    class Billing {
+      async onOrder(order: Order, ctx: HandlerContext<Tx>): Promise<string> {
+        await insert(ctx, order)
+        return order.orderId
+      }
+    }
+    provided(Billing, { methods: { onOrder: [OnMessage(OrderPlaced, billing), UseInterceptors(interceptor)] } })
+    const { place, drained, invoices } = await started(shop(), { providers: [Billing] })
+    await place('A1')
+    await drained()
+    expect(await invoices()).toEqual(['A1'])
+    expect(results).toEqual(['A1', 'A1'])
+  })
+
+  it('does not commit while a method is running whose interceptor answered first', async () => {
+    const [inserted, answered] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+    const early = from(inserted.promise.then(() => 'early'))
+    const interceptor = { intercept: (_: ExecutionContext, next: CallHandler) => race(next.handle(), early) }
+    class Billing {
+      async onOrder(order: Order, ctx: HandlerContext<Tx>): Promise<void> {
+        await insert(ctx, order)
+        inserted.resolve()
+        await answered.promise
+        await insert(ctx, order)
+      }
+    }
+    provided(Billing, { methods: { onOrder: [OnMessage(OrderPlaced, billing), UseInterceptors(interceptor)] } })
+    const { runner, invoices } = await started(shop(), { providers: [Billing] })
+    const message = { id: 'evt_1', source: '/other', type: 'order.placed', data: { orderId: 'A1' } }
+    const { status, error } = await runner.consumer('billing').handle(message)
+    answered.resolve()
+    expect(status).toBe('retrying')
+    expect(error).toMatchObject({
+      code: 'unawaited-query',
+      message: 'an interceptor did not wait for onOrder, which is still running',
+    })
+    expect(await invoices()).toEqual([])
   })
 
   it('retries what a guard throws because of an outage', async () => {
