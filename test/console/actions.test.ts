@@ -195,6 +195,11 @@ describe.skipIf(withoutBrowser).for(durableStores())('the actions of the console
     await confirmed(page, /^Discard \d+ messages$/)
     await page.getByText('100 %').waitFor()
     await until(async () => (await failedOf('emails')).length === 0)
+    await page.goto('operations')
+    await page
+      .getByText(/by ada, took \d+ m?s/)
+      .first()
+      .waitFor()
   })
 
   test('every command that was shown exists, as a shell reads it', async () => {

@@ -1,3 +1,4 @@
+import { Permanent } from 'hapax'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { until } from '../../src/testing/wait.ts'
 import { closeBrowser, openTab, type Tab, withoutBrowser } from '../support/console/browser.ts'
@@ -147,15 +148,136 @@ describe.skipIf(withoutBrowser)('people at the console', () => {
     expect(tab.complaints).toEqual([])
   })
 
-  test('a page whose person is no longer let in says that it has stopped asking', async () => {
+  test('a page whose person is no longer let in says so, and that it has stopped asking', async () => {
     await using tab = await openTab(world.url)
     const { page, context } = tab
     await page.goto('')
     await page.getByText('What failed').waitFor()
     await context.setExtraHTTPHeaders({})
+    await page.getByText('You are signed out.').waitFor()
     await page.getByText('This page has stopped asking').waitFor()
     expect(await page.getByText('This page keeps trying').count()).toBe(0)
     await page.getByText('What failed').waitFor()
+    await context.setExtraHTTPHeaders({ 'x-actor': 'ada', 'x-role': 'admin' })
+    await page.getByRole('link', { name: 'Sign in again' }).click()
+    await page.getByText('You are signed out.').waitFor({ state: 'detached' })
+    await page.getByText('What failed').waitFor()
+    // What is missing is missing, and nobody is signed out by it.
+    await page.goto('failed/1-1')
+    await page.locator('main .notice').getByText('not-found').waitFor()
+    expect(await page.getByText('You are signed out.').count()).toBe(0)
+  })
+
+  test('a change whose dialog the browser has closed says how it ended', async () => {
+    const [found] = await world.hapax.failed.list({ consumer: 'billing' })
+    await using tab = await openTab(world.url)
+    const { page } = tab
+    await page.goto(`failed/${found?.seq}`)
+    for (const fails of [true, false]) {
+      const held = Promise.withResolvers<void>()
+      await page.route('**/note', async (route) => {
+        await held.promise
+        await (fails ? route.abort() : route.continue())
+      })
+      await page.getByRole('button', { name: 'Note …' }).click()
+      await page.getByLabel('Note for the audit').fill('seen')
+      await page.getByRole('button', { name: 'Add note' }).click()
+      await page.getByText('Working …').waitFor()
+      await until(async () => {
+        await page.keyboard.press('Escape')
+        return (await page.getByRole('dialog').count()) === 0
+      })
+      held.resolve()
+      const said = fails
+        ? `Add a note to message ${found?.seq}: The console’s server cannot be reached.`
+        : `The note was added to message ${found?.seq}.`
+      await page.locator('.toast').getByText(said).waitFor()
+      await page.unroute('**/note')
+    }
+    expect(tab.complaints).toEqual([])
+  })
+
+  test('the back button closes a dialog about the page before', async () => {
+    await using tab = await openTab(world.url)
+    const { page } = tab
+    await page.goto('failed')
+    await page.getByRole('navigation').getByRole('link', { name: 'Held keys' }).click()
+    await page.getByRole('button', { name: 'Release customer-1' }).click()
+    await page.getByRole('dialog').waitFor()
+    await page.goBack()
+    await page.getByRole('dialog').waitFor({ state: 'detached' })
+    await page.getByRole('heading', { level: 1, name: 'Failed' }).waitFor()
+  })
+
+  test('a condition that is refused can be corrected', async () => {
+    await using tab = await openTab(world.url)
+    await tab.page.goto('failed?scope=emails&since=nonsense')
+    await tab.page.locator('main .notice').getByText('invalid-option').waitFor()
+    expect(await tab.page.getByLabel('Consumer or relay').inputValue()).toBe('emails')
+    await tab.page.getByRole('button', { name: 'Clear' }).click()
+    await tab.page.getByText('the card was declined').first().waitFor()
+  })
+
+  test('what could not be counted is counted again', async () => {
+    await using tab = await openTab(world.url)
+    const { page } = tab
+    await page.route('**/failed/count', (route) => route.abort())
+    await page.goto('failed')
+    await page.getByRole('button', { name: 'Retry all …' }).click()
+    await page.getByText('They could not be counted').waitFor()
+    await page.unroute('**/failed/count')
+    await page.getByRole('button', { name: 'Count again' }).click()
+    await page.getByText(/Exactly \d+ messages/).waitFor()
+    expect(await page.getByRole('button', { name: /^Retry \d+ messages/ }).isEnabled()).toBe(true)
+  })
+
+  test('a note is as long as the server takes it, which counts bytes', async () => {
+    const [found] = await world.hapax.failed.list({ consumer: 'billing' })
+    await using tab = await openTab(world.url)
+    const { page } = tab
+    await page.goto(`failed/${found?.seq}`)
+    await page.getByRole('button', { name: 'Note …' }).click()
+    const add = page.getByRole('button', { name: 'Add note' })
+    await page.getByLabel('Note for the audit').fill('é'.repeat(501))
+    await page.getByText('1,002 of at most 1,000 bytes').waitFor()
+    expect(await add.isDisabled()).toBe(true)
+    await page.getByLabel('Note for the audit').fill('é'.repeat(500))
+    await add.click()
+    await page.getByText(`The note was added to message ${found?.seq}.`).waitFor()
+  })
+
+  test('an id is searched as it is typed, and without the spaces around it if a person wants so', async () => {
+    await using tab = await openTab(world.url)
+    const { page } = tab
+    await page.goto('')
+    await page.getByLabel('Find a message by its id').fill(' spaced ')
+    await page.keyboard.press('Enter')
+    await page.getByRole('link', { name: 'search without them' }).waitFor()
+    expect(new URL(page.url()).searchParams.get('id')).toBe(' spaced ')
+    await page.getByRole('link', { name: 'search without them' }).click()
+    await until(() => new URL(page.url()).searchParams.get('id') === 'spaced')
+  })
+
+  test('of messages with the same id, each payload says whose it is', async () => {
+    await using other = await openWorld(durableStores()[0] ?? 'sqlite', { working: false })
+    const consumer = other.hapax.consumer('raw').on(OrderPlaced, ({ fate }) => {
+      if (fate !== undefined) throw new Permanent('refused')
+    })
+    const same = { id: 'same', type: OrderPlaced.type }
+    await consumer.handle({ ...same, source: '/a', data: { n: 1 } })
+    const data = { n: 2, fate: 'rejected', customer: `${'z'.repeat(90_000)}end` }
+    await consumer.handle({ ...same, source: '/z', data })
+    await using tab = await openTab(other.url)
+    const { page } = tab
+    await page.goto('message?id=same')
+    await page.getByText('2 different messages have this id').waitFor()
+    const [a, z] = ['/a', '/z'].map((source) => page.locator('section').filter({ hasText: `from ${source}` }))
+    await a?.getByText('or there is none').waitFor()
+    await z?.getByRole('button', { name: 'Load all' }).click()
+    await z?.getByText('zend').waitFor()
+    await page.getByRole('link', { name: 'See why' }).click()
+    await page.getByText('It failed once.').waitFor()
+    expect(tab.complaints).toEqual([])
   })
 
   test('a search of all rows is made once, however long the page is open', async () => {

@@ -42,7 +42,7 @@ describe.skipIf(withoutBrowser)('the pictures of the documentation', () => {
     await using tab = await openTab(url, { scheme, width, height: 800 })
     const { page } = tab
     await page.goto(path)
-    await page.locator('main > :nth-child(3)').waitFor()
+    await page.locator('.fresh').getByText('updated').waitFor({ state: 'attached' })
     if (path === '') await page.locator('.uplot').nth(3).waitFor()
     if (press !== undefined) await page.getByRole('button', { name: press }).first().click()
     if (press !== undefined) await page.getByText('Exactly').waitFor()

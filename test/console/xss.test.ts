@@ -34,7 +34,7 @@ describe.skipIf(withoutBrowser)('what others have written', () => {
       await using tab = await openTab(url)
       for (const path of PATHS) {
         await tab.page.goto(path)
-        await tab.page.locator('main > :nth-child(3)').waitFor()
+        await tab.page.locator('.fresh').getByText('updated').waitFor()
         expect(await tab.page.locator('main script, main iframe, main img, main [onerror]').count()).toBe(0)
       }
       server.close()
@@ -69,7 +69,7 @@ describe.skipIf(withoutBrowser)('what others have written', () => {
       'consumers',
     ]) {
       await tab.page.goto(path)
-      await tab.page.locator('main > :nth-child(3)').waitFor()
+      await tab.page.locator('.fresh').getByText('updated').waitFor()
     }
     await tab.page.goto(`failed/${found?.seq}`)
     for (const name of ['Note …', 'Discard …']) {

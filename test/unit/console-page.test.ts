@@ -5,8 +5,10 @@ import { gzipSync } from 'node:zlib'
 import { build } from 'esbuild'
 import { describe, expect, test } from 'vitest'
 import { command, failedCommand, shellWord } from '../../src/console/page/state/commands.ts'
-import { diff } from '../../src/console/page/state/diff.ts'
+import { changes, diff } from '../../src/console/page/state/diff.ts'
+import { brokenUp, tokens } from '../../src/console/page/state/tokens.ts'
 import { uuidv7 } from '../../src/console/page/state/uuid.ts'
+import { visible } from '../../src/console/page/state/visible.ts'
 import { root } from '../support/pages.ts'
 
 describe('the page of the console', () => {
@@ -47,6 +49,9 @@ const SAME_WORDS = [
   '{a,b}*?#',
   '\r\n',
   'x'.repeat(2_000),
+  'rlo\u202egnp.exe',
+  '\u2066a\u2069 \u200e\u200f\u061c7',
+  'two\u2028lines\u2029 \u{e0041}1',
 ]
 
 test.for<[text: string, word: string]>([
@@ -59,6 +64,8 @@ test.for<[text: string, word: string]>([
   ['\u001b[2J', "$'\\x1b[2J'"],
   ['\u0085b', "$'\\xc2\\x85b'"],
   ['=ls', "'=ls'"],
+  ['\u202eb', "$'\\xe2\\x80\\xaeb'"],
+  ['a\u2028b', "$'a\\xe2\\x80\\xa8b'"],
 ])('%j is %s for a shell', ([text, word]) => {
   expect(shellWord(text)).toBe(word)
 })
@@ -98,8 +105,96 @@ test('a comparison keeps both texts', () => {
   expect(lines.filter(({ mark }) => mark === ' ').map(({ text }) => text)).toEqual(['a', 'c', 'd'])
 })
 
+test('of a long text, a comparison shows what changes and some lines around it', () => {
+  const before = Array.from({ length: 1_000 }, (_, index) => `line ${index}`)
+  const after = before.with(500, 'changed')
+  const around = (from: number, to: number) => before.slice(from, to).map((text) => ({ mark: ' ', text }))
+  expect(changes(diff(before.join('\n'), after.join('\n')))).toEqual([
+    497,
+    ...around(497, 500),
+    { mark: '-', text: 'line 500' },
+    { mark: '+', text: 'changed' },
+    ...around(501, 504),
+    496,
+  ])
+})
+
+const kindsOf = (text: string) => tokens(text).map(({ kind, text: part }) => [kind, part])
+
+test('a payload is taken apart by what it looks like', () => {
+  expect(kindsOf('{"a" : -1.5e3, "b\\"": ["x", true]}')).toEqual([
+    ['other', '{'],
+    ['name', '"a"'],
+    ['other', ' : '],
+    ['num', '-1.5e3'],
+    ['other', ', '],
+    ['name', '"b\\""'],
+    ['other', ': ['],
+    ['text', '"x"'],
+    ['other', ', '],
+    ['word', 'true'],
+    ['other', ']}'],
+  ])
+  expect(kindsOf('"open 1\n2\\')).toEqual([
+    ['text', '"open 1'],
+    ['other', '\n'],
+    ['num', '2'],
+    ['other', '\\'],
+  ])
+})
+
+/** How many characters regular expressions go over while this runs. */
+function charactersSeen(run: () => void): number {
+  const { exec } = RegExp.prototype
+  let seen = 0
+  RegExp.prototype.exec = function (text) {
+    const from = this.lastIndex
+    const found = exec.call(this, text)
+    seen += (found === null ? text.length : this.lastIndex) - from
+    return found
+  }
+  try {
+    run()
+  } finally {
+    RegExp.prototype.exec = exec
+  }
+  return seen
+}
+
+test.for<[what: string, make: (size: number) => string]>([
+  ['a string that nobody closes', (size) => `"${'\\"'.repeat(size / 2)}`],
+  ['quotes', (size) => '"'.repeat(size)],
+  ['numbers', (size) => `[${Array.from({ length: size / 2 }, (_, index) => index % 10).join()}]`],
+  ['strings far apart', (size) => '"a"   '.repeat(size / 6)],
+])('taking a megabyte of %s apart looks at each character a few times', ([, make]) => {
+  const text = make(1_000_000)
+  let found = ''
+  const seen = charactersSeen(() => {
+    found = tokens(text)
+      .map((token) => token.text)
+      .join('')
+  })
+  expect(found === text).toBe(true)
+  expect(seen).toBeLessThan(4 * text.length)
+  expect(brokenUp(text).replaceAll('\n', '') === text).toBe(true)
+})
+
+test.for<[text: string, shown: string]>([
+  ['order.placed', 'order.placed'],
+  ['rlo\u202egnp.exe', 'rlo\\u202egnp.exe'],
+  ['\u2066\u2069\u200e\u200f\u061c', '\\u2066\\u2069\\u200e\\u200f\\u061c'],
+  ['\u001b[2J\u0000', '\\u001b[2J\\u0000'],
+  ['a\u200bb\u00adc\u2028d\u3164', 'a\\u200bb\\u00adc\\u2028d\\u3164'],
+  ['\u{e0041}\ud800', '\\u{e0041}\\ud800'],
+  ['a\n\tb\r\nc\rd', 'a\n\tb\r\nc\\u000dd'],
+  ['שלום 😀', 'שלום 😀'],
+])('%j is shown as %s', ([text, shown]) => {
+  expect(visible(text)).toBe(shown)
+  expect(visible(shown)).toBe(shown)
+})
+
 test('ids of operations are UUIDv7 in the order of time', () => {
-  expect(uuidv7()).toMatch(/^[\da-f]{8}-[\da-f]{4}-7[\da-f]{3}-[89ab][\da-f]{3}-[\da-f]{12}$/)
-  const before = Date.now()
-  expect(Number.parseInt(uuidv7().replaceAll('-', '').slice(0, 12), 16)).toBeGreaterThanOrEqual(before)
+  expect(uuidv7(Date.now())).toMatch(/^[\da-f]{8}-[\da-f]{4}-7[\da-f]{3}-[89ab][\da-f]{3}-[\da-f]{12}$/)
+  const at = Date.parse('2026-05-01T12:00:00.123Z')
+  expect(Number.parseInt(uuidv7(at).replaceAll('-', '').slice(0, 12), 16)).toBe(at)
 })

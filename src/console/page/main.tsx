@@ -19,6 +19,7 @@ import { Workers } from './pages/workers.tsx'
 import { ProblemBox } from './parts/frame.tsx'
 import { Layout } from './parts/layout.tsx'
 import { Link } from './parts/text.tsx'
+import { showUnseen } from './parts/unseen.ts'
 import { listenToKeys } from './state/keys.ts'
 import { followLinks, match, place } from './state/router.ts'
 import { enter, refusal, session, watchAddress } from './state/session.ts'
@@ -89,6 +90,7 @@ function App() {
   )
 }
 
+showUnseen()
 followLinks()
 listenToKeys()
 watchAddress()

@@ -2,7 +2,7 @@ import { type Signal, signal } from '@preact/signals'
 import type { FailedQueryView, OperationView } from '../../api.ts'
 import { Where } from '../parts/where.tsx'
 import type { Action } from '../state/actions.ts'
-import { Problem, post } from '../state/api.ts'
+import { asProblem, Problem, post, skewMs } from '../state/api.ts'
 import { failedCommand } from '../state/commands.ts'
 import { count, plural, span } from '../state/format.ts'
 import { go } from '../state/router.ts'
@@ -15,18 +15,19 @@ type Count = Signal<number | Problem | undefined>
 
 /** Retries or discards all failed messages that match, as an operation: what matches is frozen when it begins. */
 export function bulk(kind: Kind, where: FailedQueryView): Action {
-  // Minted once, so that a repeated click is the same operation.
-  const id = uuidv7()
+  // Minted once, so that a repeated click is the same operation; by the clock of the server, because operations are listed by their ids.
+  const id = uuidv7(Date.now() + skewMs.peek())
   const all = Object.keys(where).length === 0
   const which = { where, ...(all && { all: true }) }
   const found: Count = signal(undefined)
   const rate = signal(kind === 'retry' ? '50' : '')
-  void counted(which, found)
+  const look = (): void => void counted(which, found)
+  look()
   return {
     title: kind === 'retry' ? 'Retry failed messages' : 'Discard failed messages',
     verb: () => verbOf(kind, found.value),
     danger: kind === 'discard',
-    text: <What kind={kind} where={where} found={found} />,
+    text: <What kind={kind} where={where} found={found} again={look} />,
     fields: () => <Rate rate={rate} found={found} />,
     ready: () => typeof found.value === 'number' && found.value > 0 && perSecond(rate.value) !== null,
     command: (note) =>
@@ -47,10 +48,11 @@ export function bulk(kind: Kind, where: FailedQueryView): Action {
 }
 
 async function counted(which: object, found: Count): Promise<void> {
+  found.value = undefined
   try {
     found.value = (await post<{ count: number }>('failed/count', which)).count
   } catch (error) {
-    found.value = error instanceof Problem ? error : new Problem({ status: 0, code: 'page', detail: String(error) })
+    found.value = asProblem(error)
   }
 }
 
@@ -74,7 +76,15 @@ function perSecond(text: string): number | undefined | null {
   return value >= 0.001 && value <= 1_000_000 ? value : null
 }
 
-function What({ kind, where, found }: { readonly kind: Kind; readonly where: FailedQueryView; readonly found: Count }) {
+interface WhatProps {
+  readonly kind: Kind
+  readonly where: FailedQueryView
+  readonly found: Count
+  /** Counts again. */
+  readonly again: () => void
+}
+
+function What({ kind, where, found, again }: WhatProps) {
   const value = found.value
   return (
     <>
@@ -82,7 +92,12 @@ function What({ kind, where, found }: { readonly kind: Kind; readonly where: Fai
         {value === undefined ? (
           'Counting …'
         ) : value instanceof Problem ? (
-          <>They could not be counted: {value.message}</>
+          <>
+            They could not be counted: {value.message}{' '}
+            <button type="button" onClick={again}>
+              Count again
+            </button>
+          </>
         ) : (
           <>
             <strong>Exactly {plural(value, 'message')}</strong>{' '}

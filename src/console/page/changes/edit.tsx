@@ -1,10 +1,13 @@
 import { type Signal, signal } from '@preact/signals'
+import { useMemo } from 'preact/hooks'
 import type { PayloadView } from '../../api.ts'
 import type { Action } from '../state/actions.ts'
 import { post } from '../state/api.ts'
 import { command } from '../state/commands.ts'
-import { diff } from '../state/diff.ts'
+import { changes, diff } from '../state/diff.ts'
+import { plural } from '../state/format.ts'
 import { go } from '../state/router.ts'
+import { brokenUp } from '../state/tokens.ts'
 import type { Named } from './rows.tsx'
 
 /** Why this payload cannot be edited here; undefined: it can. */
@@ -94,22 +97,28 @@ function Editor({ old, text, isJson }: { old: string; text: Signal<string>; isJs
   )
 }
 
+/** A comparison of more would make the page slow. */
+const [MOST_COMPARED, MOST_LINES] = [100_000, 400]
+
 function Diff({ old, changed }: { readonly old: string; readonly changed: string }) {
-  const lines = diff(brokenUp(old), brokenUp(changed))
+  const before = useMemo(() => (old.length > MOST_COMPARED ? '' : brokenUp(old)), [old])
+  if (Math.max(old.length, changed.length) > MOST_COMPARED) {
+    return <p class="dim">It is too large to be compared here.</p>
+  }
+  const lines = changes(diff(before, brokenUp(changed)))
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls is reached by the keyboard
     <pre class="diff" tabIndex={0}>
-      {lines.map(({ mark, text }, index) => (
-        <span key={index} class={mark === '-' ? 'removed' : mark === '+' ? 'added' : 'same'}>
-          {`${mark} ${text}\n`}
-        </span>
-      ))}
+      {lines.slice(0, MOST_LINES).map((line, index) =>
+        typeof line === 'number' ? (
+          <span key={index} class="dim">{`⋯ ${plural(line, 'line')} as before\n`}</span>
+        ) : (
+          <span key={index} class={line.mark === '-' ? 'removed' : line.mark === '+' ? 'added' : 'same'}>
+            {`${line.mark} ${line.text}\n`}
+          </span>
+        ),
+      )}
+      {lines.length > MOST_LINES ? <span class="dim">⋯ and more</span> : null}
     </pre>
   )
-}
-
-/** JSON in one line is compared value by value. Only for the eye: strings are skipped, and nothing is parsed. */
-function brokenUp(text: string): string {
-  if (text.includes('\n') || text.length < 60) return text
-  return text.replaceAll(/"(?:[^"\\]|\\.)*"|[{[,]/g, (token) => (token.length === 1 ? `${token}\n` : token))
 }

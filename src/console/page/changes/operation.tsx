@@ -16,13 +16,14 @@ const DONE = { pause: 'paused', resume: 'running again', cancel: 'cancelled' } a
 /** Pauses, resumes or cancels a change to many rows. */
 export function changeOperation(operation: OperationView, verb: keyof typeof TEXTS): Action {
   const { id, total, done, gone, errors } = operation
+  const left = Math.max(0, total - done - gone - errors)
   return {
     title: `${verb === 'cancel' ? 'Cancel' : VERBS[verb]} this operation`,
     verb: VERBS[verb],
     danger: verb === 'cancel',
     text: (
       <p>
-        {TEXTS[verb]} {plural(Math.max(0, total - done - gone - errors), 'message')} are left.
+        {TEXTS[verb]} {plural(left, 'message')} {left === 1 ? 'is' : 'are'} left.
       </p>
     ),
     command: (note) => command(['operations', verb, id], { note }),

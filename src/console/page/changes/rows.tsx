@@ -108,7 +108,11 @@ export interface Held {
 
 export function releaseKey({ origin, scope, key, id, waiting }: Held): Action {
   return {
-    title: `Release the key ${key}`,
+    title: (
+      <>
+        Release the key <bdi>{key}</bdi>
+      </>
+    ),
     verb: 'Release',
     text: (
       <p>
@@ -119,7 +123,11 @@ export function releaseKey({ origin, scope, key, id, waiting }: Held): Action {
     command: (note) => command(['keys', 'release', key], { ...scopeOption(origin, scope), note }),
     run: async (note) => {
       await post('keys/release', { origin, scope, key, ...(note && { note }) })
-      return `The key ${key} of ${scope} is released.`
+      return (
+        <>
+          The key <bdi>{key}</bdi> of <bdi>{scope}</bdi> is released.
+        </>
+      )
     },
   }
 }
@@ -137,13 +145,21 @@ export function pauseOrResume(kind: 'consumers' | 'relays', name: string, verb: 
       ? 'Workers take nothing more of it within a second; what runs, runs to its end. Messages wait until it is resumed.'
       : 'Workers send nothing more through it within a second. Messages wait in the outbox until it is resumed.'
   return {
-    title: `${verb === 'pause' ? 'Pause' : 'Resume'} the ${noun} ${name}`,
+    title: (
+      <>
+        {verb === 'pause' ? 'Pause' : 'Resume'} the {noun} <bdi>{name}</bdi>
+      </>
+    ),
     verb: verb === 'pause' ? 'Pause' : 'Resume',
     text: <p>{verb === 'pause' ? pausing : 'Workers serve it again within a second, the oldest message first.'}</p>,
     command: (note) => command([kind, verb, name], { note }),
     run: async (note) => {
       await post(`${kind}/${encodeURIComponent(name)}/${verb}`, { ...(note && { note }) })
-      return `The ${noun} ${name} is ${verb === 'pause' ? 'paused' : 'resumed'}.`
+      return (
+        <>
+          The {noun} <bdi>{name}</bdi> is {verb === 'pause' ? 'paused' : 'resumed'}.
+        </>
+      )
     },
   }
 }

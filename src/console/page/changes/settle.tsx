@@ -12,7 +12,11 @@ export function settle(seq: string, effect: EffectView): Action {
   const result = signal('')
   const isDone = (): boolean => outcome.value === 'done'
   return {
-    title: `Settle the effect ${effect.name}`,
+    title: (
+      <>
+        Settle the effect <bdi>{effect.name}</bdi>
+      </>
+    ),
     verb: 'Settle and retry',
     text: (
       <p>
@@ -36,7 +40,11 @@ export function settle(seq: string, effect: EffectView): Action {
         ...(outcome.peek() === 'done' && given !== '' && { result: given }),
         ...(note && { note }),
       })
-      return `The effect ${effect.name} is settled, and its message is due again.`
+      return (
+        <>
+          The effect <bdi>{effect.name}</bdi> is settled, and its message is due again.
+        </>
+      )
     },
   }
 }

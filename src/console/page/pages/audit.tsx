@@ -30,10 +30,14 @@ export function Audit() {
   )
   const polled = usePoll<AuditView>(`audit${query(given)}`)
   return (
-    <Frame title="Audit log" lead="What people have changed by hand, here and by the command line." polled={polled}>
+    <Frame
+      title="Audit log"
+      lead="What people have changed by hand, here and by the command line."
+      filters={<Filters filters={FILTERS} label="Which entries" />}
+      polled={polled}
+    >
       {({ rows, cursor }) => (
         <>
-          <Filters filters={FILTERS} label="Which entries" />
           {rows.length === 0 && cursor === null ? (
             <Empty title="No entry" command="npx hapax audit list">
               <p>Every change by a person is written here in its own transaction: who, what, when and why.</p>

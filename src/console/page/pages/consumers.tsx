@@ -37,8 +37,12 @@ export function Consumers() {
 export function Paused({ pause }: { readonly pause: PauseView }) {
   return (
     <span class="paused">
-      <State name="paused" /> by {pause.actor} <Time at={pause.at} />
-      {pause.note === null ? '' : `: ${pause.note}`}
+      <State name="paused" /> by <bdi>{pause.actor}</bdi> <Time at={pause.at} />
+      {pause.note === null ? null : (
+        <>
+          : <bdi>{pause.note}</bdi>
+        </>
+      )}
     </span>
   )
 }

@@ -33,11 +33,11 @@ export function EffectsPage() {
     <Frame
       title="Unknown effects"
       lead="External calls that began and whose outcome was lost. Only a person who looks at the provider knows whether they happened."
+      filters={<Filters filters={FILTERS} label="Which effects" />}
       polled={polled}
     >
       {({ rows, cursor }) => (
         <>
-          <Filters filters={FILTERS} label="Which effects" />
           {rows.length === 0 && cursor === null ? (
             <Empty
               title={state === 'unknown' ? 'The outcome of every external call is known' : 'No effect matches'}

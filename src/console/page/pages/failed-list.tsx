@@ -6,7 +6,7 @@ import { Filters } from '../parts/filters.tsx'
 import { Empty, Frame } from '../parts/frame.tsx'
 import { Pager } from '../parts/pager.tsx'
 import { type Column, Table } from '../parts/table.tsx'
-import { Code, ErrorLine, Link, State } from '../parts/text.tsx'
+import { Code, Cut, ErrorLine, Link, State } from '../parts/text.tsx'
 import { Time } from '../parts/time.tsx'
 import { query } from '../state/api.ts'
 import { usePoll } from '../state/poll.ts'
@@ -27,11 +27,11 @@ export function FailedList() {
           Retry all that match …
         </Do>
       }
+      filters={<Filters filters={FAILED_FILTERS} label="Which failed messages" />}
       polled={polled}
     >
       {({ rows, cursor }) => (
         <>
-          <Filters filters={FAILED_FILTERS} label="Which failed messages" />
           {rows.length === 0 && cursor === null ? (
             <Empty title="No failed message matches">
               <p>
@@ -55,12 +55,12 @@ const columns: readonly Column<RowView>[] = [
     cell: (row) => <Link to={`failed/${encodeURIComponent(row.seq ?? '')}`}>{row.seq}</Link>,
   },
   { title: 'Failed', cell: (row) => <Time at={row.at} /> },
-  { title: 'Of', cell: (row) => row.scope },
+  { title: 'Of', cell: (row) => <Cut text={row.scope} /> },
   { title: 'Type', cell: (row) => <Code text={row.type} /> },
   { title: 'Id', cell: (row) => <Code text={row.id} /> },
   { title: 'State', cell: (row) => <State name={row.state} /> },
   { title: 'Attempts', align: 'right', cell: (row) => row.attempts },
-  { title: 'Error', kind: 'grow', cell: (row) => <ErrorLine error={row.error} /> },
+  { title: 'Error', kind: 'below', cell: ({ error }) => error && <ErrorLine error={error} /> },
   {
     title: 'Actions',
     kind: 'actions',

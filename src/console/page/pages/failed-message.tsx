@@ -50,10 +50,7 @@ export function FailedMessage({ seq }: { readonly seq: string }) {
           </section>
           <section>
             <h2>Failures</h2>
-            <p class="dim">
-              It failed {count(view.failures)} times; {view.history.length === view.failures ? 'these are' : 'the last'}{' '}
-              {view.history.length === view.failures ? 'all of them' : `${count(view.history.length)} are kept`}.
-            </p>
+            <p class="dim">{howOften(view.failures, view.history.length)}</p>
             <Table
               label="Failures"
               columns={failures}
@@ -65,6 +62,12 @@ export function FailedMessage({ seq }: { readonly seq: string }) {
       )}
     </Frame>
   )
+}
+
+function howOften(failures: number, kept: number): string {
+  const times = failures === 1 ? 'once' : `${count(failures)} times`
+  if (kept < failures) return `It failed ${times}; the last ${kept === 1 ? 'one is' : `${count(kept)} are`} kept.`
+  return `It failed ${times}${failures === 1 ? '' : '; these are all of them'}.`
 }
 
 const failures: readonly Column<FailedView['history'][number]>[] = [

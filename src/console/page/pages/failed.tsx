@@ -55,13 +55,11 @@ export function Failed() {
       title="Failed"
       lead="Messages that failed for good, grouped by what failed alike. They wait for a person."
       tools={<Tools where={where} some={(polled.data.value?.groups.length ?? 0) > 0} />}
+      filters={<Filters filters={FAILED_FILTERS} label="Which failed messages" />}
       polled={polled}
     >
       {({ groups, more }) => (
-        <>
-          <Filters filters={FAILED_FILTERS} label="Which failed messages" />
-          {groups.length === 0 ? <Nothing filtered={filtered} /> : <Groups groups={groups} more={more} />}
-        </>
+        <>{groups.length === 0 ? <Nothing filtered={filtered} /> : <Groups groups={groups} more={more} />}</>
       )}
     </Frame>
   )
@@ -138,7 +136,7 @@ function Group({ group }: { readonly group: GroupView }) {
           <strong>{scope}</strong> <State name={reason} />
         </p>
         <p class="group-error">
-          {error.name}: {error.message}
+          <bdi>{error.name}</bdi>: <bdi>{error.message}</bdi>
         </p>
         <p class="dim">
           first <Time at={firstAt} />, last <Time at={lastAt} />

@@ -3,7 +3,7 @@ import { releaseKey } from '../changes/rows.tsx'
 import { Do } from '../parts/buttons.tsx'
 import { Empty, Frame } from '../parts/frame.tsx'
 import { type Column, Table } from '../parts/table.tsx'
-import { Code, Link } from '../parts/text.tsx'
+import { Code, Cut, Link } from '../parts/text.tsx'
 import { Age } from '../parts/time.tsx'
 import { query } from '../state/api.ts'
 import { count } from '../state/format.ts'
@@ -46,7 +46,7 @@ export function Keys() {
 
 const columns: readonly Column<Held>[] = [
   { title: 'Key', kind: 'lead', cell: (each) => <Code text={each.key} /> },
-  { title: 'Of', cell: (each) => (each.origin === 'outbox' ? `relay ${each.scope}` : each.scope) },
+  { title: 'Of', cell: (each) => <Cut text={each.origin === 'outbox' ? `relay ${each.scope}` : each.scope} /> },
   { title: 'Held for', align: 'right', cell: (each) => <Age since={each.heldAt} /> },
   {
     title: 'Waiting behind',

@@ -1,7 +1,7 @@
 import type { LifeView, MomentView } from '../../api.ts'
 import { Effects } from '../parts/effects.tsx'
 import { Facts } from '../parts/facts.tsx'
-import { Empty, Frame } from '../parts/frame.tsx'
+import { Empty, Frame, ProblemBox } from '../parts/frame.tsx'
 import { Payload } from '../parts/payload.tsx'
 import { ErrorBox, Link } from '../parts/text.tsx'
 import { Time } from '../parts/time.tsx'
@@ -30,7 +30,16 @@ function Life({ view }: { readonly view: LifeView }) {
     <>
       {view.waiting.map(({ scope, origin, seq, why }) => (
         <div key={`${origin} ${seq}`} class="notice why">
-          <h2>Why is it waiting{view.waiting.length > 1 ? ` for ${scope}` : ''}?</h2>
+          <h2>
+            Why is it waiting
+            {view.waiting.length > 1 ? (
+              <>
+                {' '}
+                for <bdi>{scope}</bdi>
+              </>
+            ) : null}
+            ?
+          </h2>
           <p>{why}</p>
         </div>
       ))}
@@ -57,14 +66,36 @@ function Life({ view }: { readonly view: LifeView }) {
           <Effects effects={view.effects} />
         </section>
       )}
-      <section>
-        <h2>Payload</h2>
-        <Payload
-          payload={view.payload}
-          wholePath={`message${query({ id: view.id, source: view.sources[0], whole: 1 })}`}
-        />
-      </section>
+      {view.sources.length > 1 ? (
+        view.sources.slice(0, MOST_PAYLOADS).map((source) => <PayloadOf key={source} id={view.id} source={source} />)
+      ) : (
+        <section>
+          <h2>Payload</h2>
+          <Payload payload={view.payload} wholePath={wholePath(view.id, view.sources[0])} />
+        </section>
+      )}
     </>
+  )
+}
+
+function wholePath(id: string, source: string | undefined): string {
+  return `message${query({ id, source, whole: 1 })}`
+}
+
+/** Of others that have the same id, the links above show the payload. */
+const MOST_PAYLOADS = 3
+
+/** The payload of one of the messages that have the same id. */
+function PayloadOf({ id, source }: { readonly id: string; readonly source: string }) {
+  const { data, problem } = usePoll<LifeView>(`message${query({ id, source })}`, { main: false, once: true })
+  return (
+    <section>
+      <h2>
+        Payload of the one from <code>{source}</code>
+      </h2>
+      {problem.value === undefined ? null : <ProblemBox problem={problem.value} />}
+      {data.value === undefined ? null : <Payload payload={data.value.payload} wholePath={wholePath(id, source)} />}
+    </section>
   )
 }
 
@@ -138,8 +169,12 @@ function Moment({ moment }: { readonly moment: MomentView }) {
       </p>
       {actor === null ? null : (
         <p class="dim">
-          by {actor}
-          {note === null ? '' : `: ${note}`}
+          by <bdi>{actor}</bdi>
+          {note === null ? null : (
+            <>
+              : <bdi>{note}</bdi>
+            </>
+          )}
         </p>
       )}
       {error === null ? null : <ErrorBox error={error} />}
@@ -176,6 +211,13 @@ function Unknown({ view }: { readonly view: LifeView }) {
         <p>
           It may never have arrived, or its receipt may have been cleaned up since. Ids are compared exactly, with upper
           and lower case.
+          {view.id === view.id.trim() ? null : (
+            <>
+              {' '}
+              There are spaces around it:{' '}
+              <Link to={`message${query({ id: view.id.trim() })}`}>search without them</Link>.
+            </>
+          )}
         </p>
       </Empty>
       {view.thorough ? null : <Thorough />}

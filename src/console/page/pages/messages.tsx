@@ -5,7 +5,7 @@ import { type Filter, Filters } from '../parts/filters.tsx'
 import { Empty, Frame } from '../parts/frame.tsx'
 import { Pager } from '../parts/pager.tsx'
 import { type Column, Table } from '../parts/table.tsx'
-import { Code, ErrorLine, Link, State } from '../parts/text.tsx'
+import { Code, Cut, ErrorLine, Link, State } from '../parts/text.tsx'
 import { Time } from '../parts/time.tsx'
 import { query } from '../state/api.ts'
 import { usePoll } from '../state/poll.ts'
@@ -31,8 +31,8 @@ const CONDITIONS: Readonly<Record<Place, readonly string[]>> = {
 const FILTERS: readonly Filter[] = [
   { name: 'scope', title: 'Consumer or relay', kind: 'text' },
   { name: 'type', title: 'Type', kind: 'text' },
-  { name: 'key', title: 'Key', kind: 'text' },
-  { name: 'id', title: 'Id', kind: 'text' },
+  { name: 'key', title: 'Key', kind: 'text', exact: true },
+  { name: 'id', title: 'Id', kind: 'text', exact: true },
   {
     name: 'state',
     title: 'State',
@@ -64,11 +64,11 @@ export function Messages() {
     <Frame
       title="Messages"
       lead="Whole ids are found faster by the search above: it looks in every place at once."
+      filters={<Filters filters={filters} label="Which messages" />}
       polled={polled}
     >
       {({ rows, cursor }) => (
         <>
-          <Filters filters={filters} label="Which messages" />
           {rows.length === 0 && cursor === null ? (
             <Nothing where={where} filtered={Object.values(given).some((value) => value !== null)} />
           ) : (
@@ -112,12 +112,12 @@ export function Rows({ rows, due = false }: { readonly rows: readonly RowView[];
     },
     ...(due ? [{ title: 'Next attempt', cell: (row: RowView) => <Time at={row.dueAt} /> }] : []),
     { title: 'Since', cell: (row) => <Time at={row.at} /> },
-    { title: 'Of', cell: (row) => row.scope },
+    { title: 'Of', cell: (row) => <Cut text={row.scope} /> },
     { title: 'Type', cell: (row) => <Code text={row.type} /> },
     { title: 'Key', cell: (row) => (row.key === null ? <span class="dim">–</span> : <Code text={row.key} />) },
     { title: 'State', cell: (row) => <State name={row.state} /> },
     { title: 'Attempts', align: 'right', cell: (row) => row.attempts ?? '–' },
-    { title: 'Last error', kind: 'grow', cell: (row) => <ErrorLine error={row.error} /> },
+    { title: 'Last error', kind: 'below', cell: ({ error }) => error && <ErrorLine error={error} /> },
     { title: 'Actions', kind: 'actions', cell: (row) => <RowAction row={row} /> },
   ]
   return (

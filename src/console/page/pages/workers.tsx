@@ -47,7 +47,7 @@ const columns: readonly Column<WorkerView>[] = [
   { title: 'In hand', align: 'right', cell: (each) => count(each.inHand) },
   {
     title: 'Serves',
-    cell: (each) => [...each.consumers, ...each.relays.map((name) => `relay ${name}`)].join(', ') || '–',
+    cell: (each) => <Cut text={[...each.consumers, ...each.relays.map((name) => `relay ${name}`)].join(', ') || '–'} />,
   },
   { title: 'Lanes', kind: 'grow', cell: (each) => <Lanes lanes={each.lanes} /> },
 ]
@@ -58,7 +58,7 @@ function Lanes({ lanes }: Pick<WorkerView, 'lanes'>) {
     <ul class="lanes">
       {lanes.map(({ scope, lanes: own, of }) => (
         <li key={scope}>
-          {scope} <meter min={0} max={Math.max(1, of)} value={own} aria-label={`Lanes of ${scope}`} />{' '}
+          <Cut text={scope} /> <meter min={0} max={Math.max(1, of)} value={own} aria-label={`Lanes of ${scope}`} />{' '}
           <span class="dim">
             {own} of {of}
           </span>

@@ -1,7 +1,8 @@
 import { useSignal } from '@preact/signals'
 import { useEffect, useRef } from 'preact/hooks'
 import { type Action, asked, tell } from '../state/actions.ts'
-import { Problem } from '../state/api.ts'
+import { asProblem, type Problem } from '../state/api.ts'
+import { count, plural } from '../state/format.ts'
 import { refreshNow } from '../state/poll.ts'
 import { ProblemBox } from './frame.tsx'
 import { Command } from './text.tsx'
@@ -9,16 +10,20 @@ import { Command } from './text.tsx'
 /** The question whether a change shall be made, if one is asked. */
 export function Dialog() {
   const action = asked.value
-  return action === undefined ? null : <Asked key={action.title} action={action} />
+  return action === undefined ? null : <Asked key={action} action={action} />
 }
+
+/** What the server takes as a note. */
+const NOTE_BYTES = 1_000
 
 function Asked({ action }: { readonly action: Action }) {
   const element = useRef<HTMLDialogElement>(null)
   const note = useSignal('')
   const busy = useSignal(false)
   const problem = useSignal<Problem | undefined>(undefined)
-  const close = (): void => {
-    if (!busy.peek()) asked.value = undefined
+  const isAsked = (): boolean => asked.peek() === action
+  const leave = (): void => {
+    if (isAsked()) asked.value = undefined
   }
   useEffect(() => {
     const before = document.activeElement
@@ -37,25 +42,28 @@ function Asked({ action }: { readonly action: Action }) {
     problem.value = undefined
     try {
       tell(await action.run(note.peek().trim()))
-      busy.value = false
-      close()
+      leave()
     } catch (error) {
-      problem.value = error instanceof Problem ? error : new Problem({ status: 0, code: 'page', detail: String(error) })
+      const wrong = asProblem(error)
+      problem.value = wrong
+      if (!isAsked()) tell([action.title, ': ', wrong.message], 'wrong')
     }
     busy.value = false
     await refreshNow()
   }
   const wants = action.note ?? 'optional'
-  const ready = (action.ready?.() ?? true) && (wants !== 'required' || note.value.trim() !== '')
+  const bytes = new TextEncoder().encode(note.value.trim()).byteLength
+  const noted = bytes <= NOTE_BYTES && (wants !== 'required' || bytes > 0)
   return (
     <dialog
       ref={element}
       class={action.size ?? 'plain'}
       aria-labelledby="dialog-title"
       onCancel={(event) => {
-        event.preventDefault()
-        close()
+        if (busy.peek()) event.preventDefault()
       }}
+      // Chromium closes it at the third Escape, whatever the page says. What is under way goes on, and is told when it ends.
+      onClose={leave}
     >
       <form onSubmit={run}>
         <h2 id="dialog-title">{action.title}</h2>
@@ -67,13 +75,17 @@ function Asked({ action }: { readonly action: Action }) {
             <input
               type="text"
               name="note"
-              maxLength={1_000}
+              aria-invalid={bytes > NOTE_BYTES}
+              aria-describedby="note-hint"
               required={wants === 'required'}
               value={note.value}
               onInput={(event) => {
                 note.value = event.currentTarget.value
               }}
             />
+            <span id="note-hint" class={bytes > NOTE_BYTES ? 'bad' : 'dim'}>
+              {bytes > NOTE_BYTES * 0.8 ? `${count(bytes)} of at most ${plural(NOTE_BYTES, 'byte')}` : null}
+            </span>
           </label>
         )}
         <div class="equivalent">
@@ -82,10 +94,14 @@ function Asked({ action }: { readonly action: Action }) {
         </div>
         <div role="alert">{problem.value === undefined ? null : <ProblemBox problem={problem.value} />}</div>
         <div class="buttons">
-          <button type="button" onClick={close}>
+          <button type="button" disabled={busy.value} onClick={leave}>
             Cancel
           </button>
-          <button type="submit" class={action.danger ? 'danger' : 'primary'} disabled={!ready || busy.value}>
+          <button
+            type="submit"
+            class={action.danger ? 'danger' : 'primary'}
+            disabled={!noted || action.ready?.() === false || busy.value}
+          >
             {busy.value ? 'Working …' : typeof action.verb === 'string' ? action.verb : action.verb()}
           </button>
         </div>

@@ -4,7 +4,7 @@ import { settle } from '../changes/settle.tsx'
 import { query } from '../state/api.ts'
 import { Do } from './buttons.tsx'
 import { type Column, Table } from './table.tsx'
-import { Code, ErrorLine, Link, State } from './text.tsx'
+import { Code, Cut, ErrorLine, Link, State } from './text.tsx'
 import { Time } from './time.tsx'
 
 interface EffectsProps {
@@ -24,7 +24,7 @@ export function Effects({ effects, seq, messages = false }: EffectsProps) {
     { title: 'Attempts', align: 'right', cell: (each) => each.attempts },
     { title: 'Began', cell: (each) => <Time at={each.firstAt} /> },
     { title: 'Last', cell: (each) => <Time at={each.lastAt} /> },
-    { title: 'Error', kind: 'grow', cell: (each) => <ErrorLine error={each.error} /> },
+    { title: 'Error', kind: 'below', cell: ({ error }) => error && <ErrorLine error={error} /> },
     {
       title: 'Actions',
       kind: 'actions',
@@ -52,7 +52,7 @@ export function Effects({ effects, seq, messages = false }: EffectsProps) {
 }
 
 const ofMessage: readonly Column<EffectView>[] = [
-  { title: 'Consumer', cell: (each) => each.scope },
+  { title: 'Consumer', cell: (each) => <Cut text={each.scope} /> },
   {
     title: 'Message',
     cell: (each) => (

@@ -1,11 +1,11 @@
 import { place, setQuery } from '../state/router.ts'
 
-/** A condition that a list can have. */
+/** A condition that a list can have; `exact`: spaces around a text belong to it. */
 export type Filter = {
   readonly name: string
   readonly title: string
 } & (
-  | { readonly kind: 'text' }
+  | { readonly kind: 'text'; readonly exact?: true }
   | { readonly kind: 'time' }
   | { readonly kind: 'choice'; readonly of: readonly Choice[] }
 )
@@ -85,7 +85,7 @@ function Field({ filter, value, change }: FieldProps) {
       autocomplete="off"
       spellcheck={false}
       value={value}
-      onChange={(event) => change(event.currentTarget.value.trim())}
+      onChange={({ currentTarget: { value: typed } }) => change(filter.exact ? typed : typed.trim())}
     />
   )
 }

@@ -1,8 +1,9 @@
 import type { ComponentChildren } from 'preact'
 import { useEffect } from 'preact/hooks'
-import type { Problem } from '../state/api.ts'
+import { type Problem, signedOut } from '../state/api.ts'
 import { exact, now, span } from '../state/format.ts'
 import type { Polled } from '../state/poll.ts'
+import { visible } from '../state/visible.ts'
 import { Command } from './text.tsx'
 
 interface FrameProps<T> {
@@ -10,14 +11,16 @@ interface FrameProps<T> {
   /** One sentence under the title. */
   readonly lead?: ComponentChildren
   readonly tools?: ComponentChildren
+  /** Conditions of what is shown: they stay, so that one that was refused can be corrected. */
+  readonly filters?: ComponentChildren
   readonly polled: Polled<T>
   readonly children: (data: T) => ComponentChildren
 }
 
 /** A page: its title, what is wrong with its data, and the last good answer. */
-export function Frame<T>({ title, lead, tools, polled, children }: FrameProps<T>) {
+export function Frame<T>({ title, lead, tools, filters, polled, children }: FrameProps<T>) {
   useEffect(() => {
-    document.title = `${title} · hapax`
+    document.title = `${visible(title)} · hapax`
   }, [title])
   const data = polled.data.value
   return (
@@ -28,6 +31,7 @@ export function Frame<T>({ title, lead, tools, polled, children }: FrameProps<T>
         {lead === undefined ? null : <p class="lead">{lead}</p>}
       </header>
       <Trouble polled={polled} />
+      {filters}
       {data === undefined ? <Loading polled={polled} /> : children(data)}
     </>
   )
@@ -60,9 +64,18 @@ function Trouble<T>({ polled }: { readonly polled: Polled<T> }) {
 export function ProblemBox({ problem, since }: { readonly problem: Problem; readonly since?: number | undefined }) {
   return (
     <div class="notice bad">
-      <p>
-        <strong>{problem.message}</strong> <code>{problem.code}</code>
-      </p>
+      {signedOut.value && problem.isRefusal ? (
+        <p>
+          <strong>You are signed out.</strong> {/* With a target, a link loads the page. */}
+          <a href={location.href} target="_self">
+            Sign in again
+          </a>
+        </p>
+      ) : (
+        <p>
+          <strong>{problem.message}</strong> <code>{problem.code}</code>
+        </p>
+      )}
       {problem.advice === undefined ? null : <p>{problem.advice}</p>}
       {since === undefined ? null : (
         <p>

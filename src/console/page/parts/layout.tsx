@@ -75,8 +75,8 @@ function Search() {
   const text = useSignal('')
   const submit = (event: Event): void => {
     event.preventDefault()
-    const id = text.peek().trim()
-    if (id !== '') go(`message?id=${encodeURIComponent(id)}`)
+    const id = text.peek()
+    if (id.trim() !== '') go(`message?id=${encodeURIComponent(id)}`)
   }
   return (
     <search>

@@ -44,7 +44,14 @@ export function OperationCard({ operation }: { readonly operation: OperationView
         </h3>
         <State name={operation.state} />
         <span class="dim">
-          by {operation.actor}, for <Age since={operation.createdAt} />
+          by <bdi>{operation.actor}</bdi>,{' '}
+          {operation.endedAt === null ? (
+            <>
+              for <Age since={operation.createdAt} />
+            </>
+          ) : (
+            `took ${span(Date.parse(operation.endedAt) - Date.parse(operation.createdAt))}`
+          )}
         </span>
         <OperationButtons operation={operation} />
       </header>

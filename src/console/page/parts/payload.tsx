@@ -1,8 +1,10 @@
 import { useSignal } from '@preact/signals'
 import type { ComponentChildren } from 'preact'
+import { useMemo } from 'preact/hooks'
 import type { PayloadView } from '../../api.ts'
-import { get, Problem } from '../state/api.ts'
+import { asProblem, get, Problem } from '../state/api.ts'
 import { size } from '../state/format.ts'
+import { tokens } from '../state/tokens.ts'
 import { ProblemBox } from './frame.tsx'
 
 interface PayloadProps {
@@ -10,6 +12,8 @@ interface PayloadProps {
   /** What answers with all of it: `failed/12?whole=1`. */
   readonly wholePath?: string | undefined
 }
+
+const GONE = new Problem({ status: 404, code: 'not-found', detail: 'The payload is gone: the message has moved on.' })
 
 /** A payload as it is stored: text is not parsed, so that numbers stay exact. */
 export function Payload({ payload, wholePath }: PayloadProps) {
@@ -20,10 +24,11 @@ export function Payload({ payload, wholePath }: PayloadProps) {
   const load = async (): Promise<void> => {
     if (wholePath === undefined) return
     try {
-      whole.value = (await get<{ payload: PayloadView }>(wholePath)).payload
-      problem.value = undefined
+      const all = (await get<{ payload: PayloadView | null }>(wholePath)).payload
+      whole.value = all ?? undefined
+      problem.value = all === null ? GONE : undefined
     } catch (error) {
-      problem.value = error instanceof Problem ? error : undefined
+      problem.value = asProblem(error)
     }
   }
   return (
@@ -33,10 +38,7 @@ export function Payload({ payload, wholePath }: PayloadProps) {
         {shown.encoding === 'hex' ? ' · not text, shown as hex' : ''}
         {shown.redacted ? <strong> · parts are hidden from your role</strong> : null}
       </p>
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls is reached by the keyboard */}
-      <pre class="data" tabIndex={0}>
-        {shown.encoding === 'hex' ? hexLines(shown.text) : coloured(shown.text)}
-      </pre>
+      <Data text={shown.text} encoding={shown.encoding} />
       {shown.whole || wholePath === undefined ? null : (
         <button type="button" onClick={load}>
           Load all {size(shown.bytes)}
@@ -59,26 +61,29 @@ export function Payload({ payload, wholePath }: PayloadProps) {
   )
 }
 
-const TOKENS = /("(?:[^"\\]|\\.)*")(\s*:)?|(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)|\b(true|false|null)\b/g
 /** More would make the page slow; the rest is shown without colours. */
-const MOST_COLOURED = 100_000
+const [MOST_COLOURED, MOST_TOKENS] = [100_000, 5_000]
 
-/** Colours by what a token looks like. Nothing is parsed and nothing is changed: text that is no JSON stays as it is. */
+/** Made once for each text, not whenever the page has asked again. */
+function Data({ text, encoding }: Pick<PayloadView, 'text' | 'encoding'>) {
+  return useMemo(
+    () => (
+      // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls is reached by the keyboard
+      <pre class="data" tabIndex={0}>
+        {encoding === 'hex' ? hexLines(text) : coloured(text)}
+      </pre>
+    ),
+    [text, encoding],
+  )
+}
+
+/** Colours by what a token looks like. Nothing is changed: text that is no JSON stays as it is. */
 function coloured(text: string): ComponentChildren[] {
-  const parts: ComponentChildren[] = []
-  const head = text.slice(0, MOST_COLOURED)
-  let end = 0
-  for (const found of head.matchAll(TOKENS)) {
-    const [all, quoted, colon, number] = found
-    if (found.index > end) parts.push(head.slice(end, found.index))
-    const kind =
-      quoted === undefined ? (number === undefined ? 'tok-word' : 'tok-num') : colon ? 'tok-name' : 'tok-text'
-    parts.push(<span class={kind}>{quoted ?? all}</span>)
-    if (quoted !== undefined && colon) parts.push(colon)
-    end = found.index + all.length
-  }
-  parts.push(text.slice(end))
-  return parts
+  const head = tokens(text.slice(0, MOST_COLOURED), MOST_TOKENS)
+  const parts = head.map((token) =>
+    token.kind === 'other' ? token.text : <span class={`tok-${token.kind}`}>{token.text}</span>,
+  )
+  return [...parts, text.slice(MOST_COLOURED)]
 }
 
 function hexLines(hex: string): string {

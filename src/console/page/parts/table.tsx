@@ -5,8 +5,8 @@ export interface Column<T> {
   readonly title: string
   readonly cell: (row: T) => ComponentChildren
   readonly align?: 'right'
-  /** `grow`: gets what is left, and its text is cut. `lead`: the headline of a card. */
-  readonly kind?: 'grow' | 'lead' | 'actions'
+  /** `grow`: gets what is left. `lead`: the headline of a card. `below`: has a line of its own under the row, if there is something. */
+  readonly kind?: 'grow' | 'lead' | 'actions' | 'below'
 }
 
 interface TableProps<T> {
@@ -14,35 +14,53 @@ interface TableProps<T> {
   readonly columns: readonly Column<T>[]
   readonly rows: readonly T[]
   readonly keyOf: (row: T) => Key
-  readonly tone?: (row: T) => string | undefined
 }
 
 /** A table of rows. */
-export function Table<T>({ label, columns, rows, keyOf, tone }: TableProps<T>) {
+export function Table<T>({ label, columns, rows, keyOf }: TableProps<T>) {
+  const beside = columns.filter(({ kind }) => kind !== 'below')
+  const below = columns.filter(({ kind }) => kind === 'below')
   return (
     <table class="rows">
       <caption class="hidden">{label}</caption>
       <thead>
         <tr>
-          {columns.map((column) => (
+          {beside.map((column) => (
             <th key={column.title} scope="col" class={classOf(column)}>
               {column.kind === 'actions' ? <span class="hidden">{column.title}</span> : column.title}
             </th>
           ))}
         </tr>
       </thead>
-      <tbody>
-        {rows.map((row) => (
-          <tr key={keyOf(row)} class={tone?.(row)}>
-            {columns.map((column) => (
+      {rows.map((row) => (
+        <tbody key={keyOf(row)}>
+          <tr>
+            {beside.map((column) => (
               <td key={column.title} class={classOf(column)} data-title={column.title}>
                 {column.cell(row)}
               </td>
             ))}
           </tr>
-        ))}
-      </tbody>
+          {below.map((column) => (
+            <Below key={column.title} title={column.title} span={beside.length}>
+              {column.cell(row)}
+            </Below>
+          ))}
+        </tbody>
+      ))}
     </table>
+  )
+}
+
+function Below({ title, span, children }: { title: string; span: number; children: ComponentChildren }) {
+  if (children === null) return null
+  return (
+    <tr class="below">
+      <td colSpan={span} data-title={title}>
+        <span class="hidden">{title}: </span>
+        {children}
+      </td>
+    </tr>
   )
 }
 

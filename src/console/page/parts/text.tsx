@@ -56,9 +56,8 @@ export function State({ name }: { readonly name: string }) {
   return <span class={`state ${TONES[name] ?? ''}`}>{name}</span>
 }
 
-/** An error in one line. */
-export function ErrorLine({ error }: { readonly error: ErrorView | null }) {
-  if (error === null) return <span class="dim">–</span>
+/** An error in a few lines. */
+export function ErrorLine({ error }: { readonly error: ErrorView }) {
   return <Cut text={`${error.name}: ${error.message}`} />
 }
 
@@ -67,7 +66,7 @@ export function ErrorBox({ error }: { readonly error: ErrorView }) {
   return (
     <div class="error-box">
       <p>
-        <strong>{error.name}</strong>: {error.message}
+        <strong>{error.name}</strong>: <bdi>{error.message}</bdi>
         {error.code === undefined || error.code === null ? null : (
           <>
             {' '}
@@ -88,6 +87,9 @@ export function ErrorBox({ error }: { readonly error: ErrorView }) {
 
 const copied = signal('')
 
+/** The name of an option, which is not broken at its dashes. */
+const OPTION = /(?<= )(--[a-z-]{1,20})(?=[ =]|$)/
+
 /** A command to paste, with a button that copies it. */
 export function Command({ text }: { readonly text: string }) {
   const copy = async (): Promise<void> => {
@@ -101,7 +103,9 @@ export function Command({ text }: { readonly text: string }) {
   return (
     <div class="command">
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls is reached by the keyboard */}
-      <pre tabIndex={0}>{text}</pre>
+      <pre tabIndex={0}>
+        {text.split(OPTION).map((part, index) => (index % 2 === 0 ? part : <span class="option">{part}</span>))}
+      </pre>
       <button type="button" class="quiet" onClick={copy}>
         {copied.value === text ? 'Copied' : 'Copy'}
         <span class="hidden"> the command</span>

@@ -3,7 +3,7 @@ import type { ComponentChildren } from 'preact'
 
 /** A change that a person is asked to confirm. */
 export interface Action {
-  readonly title: string
+  readonly title: ComponentChildren
   /** What the button says: `Retry`. */
   readonly verb: string | (() => string)
   /** It cannot be undone. */
@@ -19,7 +19,7 @@ export interface Action {
   /** The same by the command line. */
   readonly command: (note: string) => string
   /** Makes the change; returns what has happened, in one sentence. */
-  readonly run: (note: string) => Promise<string>
+  readonly run: (note: string) => Promise<ComponentChildren>
   /** @default 'plain' */
   readonly size?: 'plain' | 'wide'
 }
@@ -35,7 +35,7 @@ export function confirm(action: Action): void {
 /** A short message about what has happened. */
 export interface Toast {
   readonly id: number
-  readonly text: string
+  readonly text: ComponentChildren
   readonly kind: 'done' | 'wrong'
 }
 
@@ -43,7 +43,7 @@ export const toasts = signal<readonly Toast[]>([])
 let last = 0
 
 /** Says what has happened, for some seconds. */
-export function tell(text: string, kind: Toast['kind'] = 'done'): void {
+export function tell(text: ComponentChildren, kind: Toast['kind'] = 'done'): void {
   last += 1
   const id = last
   toasts.value = [...toasts.value.slice(-3), { id, text, kind }]

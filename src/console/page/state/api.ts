@@ -10,6 +10,9 @@ export const base: URL = new URL(
 /** How far the server's clock is ahead of the viewer's, in milliseconds. */
 export const skewMs = signal(0)
 
+/** Whether the application no longer lets this person in: then there is nothing here, it says. */
+export const signedOut = signal(false)
+
 /** The server refused, or could not be reached: `status` is 0 then. */
 export class Problem extends Error {
   readonly status: number
@@ -32,6 +35,12 @@ export class Problem extends Error {
   }
 }
 
+/** What went wrong, as a problem: others are mistakes of this page. */
+export function asProblem(error: unknown): Problem {
+  if (error instanceof Problem) return error
+  return new Problem({ status: 0, code: 'page', detail: error instanceof Error ? error.message : String(error) })
+}
+
 /** GET of `api/…`. */
 export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   return await ask<T>(path, signal === undefined ? {} : { signal })
@@ -51,8 +60,16 @@ async function ask<T>(path: string, options: RequestInit): Promise<T> {
   const reply = await fetch(new URL(`api/${path}`, base), { ...options, credentials: 'same-origin' }).catch(unreachable)
   noteClock(reply)
   const text = await reply.text().catch(unreachable)
+  signedOut.value = !reply.ok && (await isStranger(reply.status, path))
   if (reply.ok) return JSON.parse(text)
   throw problemOf(reply, text)
+}
+
+/** To strangers, a mounted console answers as if there were none: whether a row is missing or the person is unknown, the session says. */
+async function isStranger(status: number, path: string): Promise<boolean> {
+  if (status !== 404 || path === 'session') return false
+  const reply = await fetch(new URL('api/session', base), { credentials: 'same-origin' }).catch(() => undefined)
+  return reply?.status === 404
 }
 
 function unreachable(error: unknown): never {

@@ -1,12 +1,13 @@
 import type { FailedQueryView } from '../../api.ts'
+import { UNSEEN } from './visible.ts'
 
-/** A word as a POSIX shell takes it. Control characters are written so that a terminal shows them and bash reads them. */
+/** A word as a POSIX shell takes it. Characters that are not seen are written so that a terminal shows them and bash reads them. */
 export function shellWord(text: string): string {
   // A = in front is the path of a program to zsh.
   if (/^(?!=)[\w@%+=:,./-]+$/.test(text)) return text
-  if (!/\p{Cc}/u.test(text.replaceAll('\n', ''))) return `'${text.replaceAll("'", "'\\''")}'`
+  if (text.replaceAll('\n', '').search(UNSEEN) < 0) return `'${text.replaceAll("'", "'\\''")}'`
   const escaped = text.replaceAll('\\', '\\\\').replaceAll("'", "\\'").replaceAll('\n', '\\n')
-  return `$'${escaped.replaceAll(/\p{Cc}/gu, bytesOf)}'`
+  return `$'${escaped.replaceAll(UNSEEN, bytesOf)}'`
 }
 
 /** As the bytes of UTF-8: others than ASCII have two. */

@@ -4,7 +4,7 @@ export interface DiffLine {
   readonly text: string
 }
 
-const MOST_CELLS = 4_000_000
+const MOST_CELLS = 1_000_000
 
 /** Compares two texts line by line. Where that would take too long, the middle is shown as removed and added. */
 export function diff(old: string, changed: string): readonly DiffLine[] {
@@ -20,6 +20,22 @@ export function diff(old: string, changed: string): readonly DiffLine[] {
     ...middle(before.slice(start, before.length - end), after.slice(start, after.length - end)),
     ...lines(' ', before.slice(before.length - end)),
   ]
+}
+
+/** Only what changes, with some lines around it; a number stands for so many lines that are the same. */
+export function changes(all: readonly DiffLine[], around = 3): readonly (DiffLine | number)[] {
+  const near = new Set<number>()
+  for (const [index, { mark }] of all.entries()) {
+    if (mark !== ' ') for (let each = index - around; each <= index + around; each += 1) near.add(each)
+  }
+  const found: (DiffLine | number)[] = []
+  for (const [index, line] of all.entries()) {
+    const last = found.at(-1)
+    if (near.has(index)) found.push(line)
+    else if (typeof last === 'number') found[found.length - 1] = last + 1
+    else found.push(1)
+  }
+  return found
 }
 
 function lines(mark: DiffLine['mark'], texts: readonly string[]): DiffLine[] {

@@ -40,12 +40,18 @@ export const KEYS: readonly (readonly [key: string, what: string])[] = [
 const G_MS = 1_500
 let gAt = 0
 
-/** Listens to the keyboard. Fields keep their keys. */
+/** Listens to the keyboard, and to the back button. Fields keep their keys. */
 export function listenToKeys(): void {
   document.addEventListener('keydown', (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return
     if (event.key === 'Escape') close(event)
     else if (!inField(event.target) && asked.peek() === undefined && pressed(event.key)) event.preventDefault()
+  })
+  // What was asked was about the page before.
+  addEventListener('popstate', () => {
+    asked.value = undefined
+    helpShown.value = false
+    menuOpen.value = false
   })
 }
 

@@ -1,6 +1,6 @@
 import { effect, type Signal, signal } from '@preact/signals'
 import { useEffect, useMemo } from 'preact/hooks'
-import { get, Problem } from './api.ts'
+import { asProblem, get, type Problem } from './api.ts'
 
 /** What a page shows: the last good answer, when it came, and what is wrong since. */
 export interface Polled<T> {
@@ -53,7 +53,7 @@ function fresh<T>(path: string): Polled<T> {
       at.value = Date.now()
       problem.value = undefined
     } catch (error) {
-      const wrong = error instanceof Problem ? error : asProblem(error)
+      const wrong = asProblem(error)
       problem.value = wrong
       // The server remembers what this page has not seen.
       if (data.peek() === undefined && wrong.last !== undefined) {
@@ -71,10 +71,6 @@ function fresh<T>(path: string): Polled<T> {
     return running
   }
   return { path, data, at, problem, lateSince, refresh }
-}
-
-function asProblem(error: unknown): Problem {
-  return new Problem({ status: 0, code: 'page', detail: error instanceof Error ? error.message : String(error) })
 }
 
 /** How a page asks. */

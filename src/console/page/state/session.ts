@@ -1,6 +1,6 @@
 import { computed, signal } from '@preact/signals'
 import type { Role, SessionView } from '../../api.ts'
-import { get, Problem, post } from './api.ts'
+import { asProblem, get, type Problem, post } from './api.ts'
 import { pollMs } from './poll.ts'
 
 /** Who looks; undefined: not known yet. */
@@ -45,7 +45,7 @@ export async function enter(): Promise<void> {
     refusal.value = undefined
     pollMs.value = Math.max(500, found.pollMs)
   } catch (error) {
-    refusal.value = error instanceof Problem ? error : new Problem({ status: 0, code: 'page', detail: String(error) })
+    refusal.value = asProblem(error)
     if (refusal.value.status === 0 || refusal.value.status >= 500) setTimeout(enter, 2_000)
   }
 }

@@ -1,7 +1,6 @@
-/** A UUIDv7: a repeated click is one operation. */
-export function uuidv7(): string {
+/** A UUIDv7 of this time: a repeated click is one operation, and operations are listed by their ids. */
+export function uuidv7(at: number): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16))
-  const at = Date.now()
   for (let index = 0; index < 6; index += 1) bytes[index] = Math.floor(at / 2 ** (8 * (5 - index))) % 256
   bytes[6] = ((bytes[6] ?? 0) & 0x0f) | 0x70
   bytes[8] = ((bytes[8] ?? 0) & 0x3f) | 0x80
