@@ -16,8 +16,8 @@ export interface Project {
   /** The packages that it names, in any of its lists, with their ranges. */
   readonly packages: ReadonlyMap<string, string>
   readonly language: Language
-  /** What package.json says of its `.js` and `.ts` files; `unset`: nothing, and Node.js looks into them. */
-  readonly modules: 'esm' | 'cjs' | 'unset'
+  /** What its `.js` and `.ts` files are, by the type in package.json; without one, by what the compiler makes of them. */
+  readonly modules: 'esm' | 'cjs'
   /** Whether it is the root of a monorepo. */
   readonly isWorkspace: boolean
 }
@@ -30,7 +30,7 @@ export function readProject(directory: string): Project | undefined {
   if (!existsSync(file)) return undefined
   const manifest = parsed(file)
   const packages = new Map(LISTS.flatMap((list) => entriesOf(fieldOf(manifest, list))))
-  const modules = modulesOf(fieldOf(manifest, 'type'))
+  const modules = modulesOf(fieldOf(manifest, 'type'), directory)
   const name = fieldOf(manifest, 'name')
   return {
     directory,
@@ -54,9 +54,16 @@ export function installedVersion(directory: string, name: string): string | unde
   }
 }
 
-function modulesOf(type: unknown): Project['modules'] {
-  if (type === undefined) return 'unset'
-  return type === 'module' ? 'esm' : 'cjs'
+/** Without a type, Node.js looks into a file, but most settings of the compiler make it CommonJS. */
+function modulesOf(type: unknown, directory: string): Project['modules'] {
+  const isEsm = type === undefined ? compilesToEsm(directory) : type === 'module'
+  return isEsm ? 'esm' : 'cjs'
+}
+
+/** Settings for bundlers, with which every file is an ES module. */
+function compilesToEsm(directory: string): boolean {
+  const file = join(directory, 'tsconfig.json')
+  return existsSync(file) && /^(?:(?!\/\/).)*"module"\s*:\s*"(?:es\w+|preserve)"/im.test(readFileSync(file, 'utf8'))
 }
 
 function isTypeScript(directory: string, packages: ReadonlyMap<string, string>): boolean {

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { asError, messageOf, pause, positiveInteger, systemClock } from '../base/index.ts'
+import { asError, messageOf, pause, positiveInteger, systemClock, word } from '../base/index.ts'
 import type { Outcome } from '../contracts/index.ts'
 import type { IncomingMessage } from '../message/index.ts'
 import { CRASH_POINTS, CrashPlan, type CrashPoint, during } from './crash-plan.ts'
@@ -61,6 +61,7 @@ export async function crashAt(
   message: IncomingMessage,
   options: CrashOptions = {},
 ): Promise<void> {
+  word('point', CRASH_POINTS, point)
   const after = positiveInteger('after', options.after, 1)
   const crashed = await crashOnce(point, consumer, message, after)
   const why =

@@ -6,7 +6,7 @@ import { promisify } from 'node:util'
 import { connect } from 'amqplib'
 import { describe, expect, it } from 'vitest'
 import manifest from '../../package.json' with { type: 'json' }
-import { ACCESSES } from '../../src/cli/init/accesses.ts'
+import { ACCESSES, type Database } from '../../src/cli/init/accesses.ts'
 import { BROKER_NAMES } from '../../src/cli/init/brokers.ts'
 import config from '../../tsconfig.json' with { type: 'json' }
 import { cli } from '../support/cli.ts'
@@ -19,10 +19,21 @@ import { requireServer, testBrokers, testStores } from '../support/servers.ts'
 
 const run = promisify(execFile)
 
+interface Combination {
+  readonly orm: string
+  readonly store: Database
+  readonly dependencies?: object
+}
+
 /** Every ORM and driver on every database. */
-const combinations = ACCESSES.flatMap(({ name, on }) =>
+const combinations: readonly Combination[] = ACCESSES.flatMap(({ name, on }) =>
   (['postgres', 'mysql', 'sqlite'] as const).filter((store) => store in on).map((store) => ({ orm: name, store })),
 )
+
+/** Other packages for the same database. */
+const forks: readonly Combination[] = [
+  { orm: 'mikro-orm', store: 'mysql', dependencies: { '@mikro-orm/mariadb': '*' } },
+]
 
 /** `hapax/…` of the imports that this package does not have. */
 function unknownSubpaths(lines: readonly string[]): string[] {
@@ -62,10 +73,13 @@ describe('what init writes', () => {
 
   it('compiles, for every ORM and driver, with every broker, with and without an example', async () => {
     const diagnostics = await diagnosed(async (folder) => {
-      for (const [index, { orm, store }] of available.entries()) {
-        const cwd = join(folder, `made-${orm}-${store}`)
+      for (const [index, { orm, store, dependencies }] of [...available, ...forks].entries()) {
+        const cwd = join(folder, `made-${index}-${orm}-${store}`)
         mkdirSync(cwd)
-        writeFileSync(join(cwd, 'package.json'), JSON.stringify({ name: 'shop', type: 'module', imports: {} }))
+        writeFileSync(
+          join(cwd, 'package.json'),
+          JSON.stringify({ name: 'shop', type: 'module', imports: {}, dependencies }),
+        )
         writeFileSync(join(cwd, 'tsconfig.json'), '{}')
         const broker = BROKER_NAMES[index % BROKER_NAMES.length] ?? 'none'
         const framework = frameworks[index % frameworks.length] ?? 'none'

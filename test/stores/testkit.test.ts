@@ -118,6 +118,16 @@ describe('on a memory store', () => {
     },
   )
 
+  it('refuses a point that it does not know', async () => {
+    const { hapax, rows } = testHapax()
+    const billing = hapax.consumer('billing').on(Ordered, (_, ctx) => ctx.tx.insert('invoices', {}))
+    await expect(crashAt('nope' as never, billing, order)).rejects.toMatchObject({
+      code: 'invalid-option',
+      message: expect.stringMatching(/^expected point to be 'before-handler' or 'in-handler' or .*, got "nope"$/),
+    })
+    expect(rows('invoices')).toEqual([])
+  })
+
   it('needs a store that can crash', async () => {
     const plain = createHapax({ store: memory(), source: '/test', logger: silentLogger })
     const billing = plain.consumer('billing').on(Ordered, () => {})

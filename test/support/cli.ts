@@ -25,7 +25,7 @@ export interface Around {
   readonly ask?: (question: string) => Promise<string | undefined>
   readonly edit?: (text: string) => Promise<string>
   /** What is piped into the command. */
-  readonly input?: AsyncIterable<string>
+  readonly input?: AsyncIterable<string | Uint8Array>
   /** Called once with a function that asks the command to end. */
   readonly onStart?: (signal: (name: EndSignal) => void) => void
   /** Called with what is written to stdout, while the command runs. */

@@ -14,7 +14,7 @@ async function database(): Promise<{ cwd: string; around: { cwd: string; env: Re
   return { cwd, around }
 }
 
-async function* piped(...chunks: string[]): AsyncGenerator<string> {
+async function* piped<Chunk extends string | Uint8Array>(...chunks: Chunk[]): AsyncGenerator<Chunk> {
   yield* chunks
 }
 
@@ -50,7 +50,7 @@ describe('receipts import', () => {
     expect(await cli(importing, { ...around, input: input() })).toEqual({
       exitCode: 0,
       stdout: 'imported 3 receipts for billing; 0 existed before\n',
-      stderr: '',
+      stderr: expect.stringContaining('billing is not known'),
     })
     const { statuses, ran } = await delivered(cwd, ['evt_1', 'evt_2', 'evt_3', 'evt_4'])
     expect(statuses).toEqual(['duplicate', 'duplicate', 'duplicate', 'processed'])
@@ -78,6 +78,37 @@ describe('receipts import', () => {
     expect(JSON.parse((await cli(importing, around)).stdout)).toMatchObject({ imported: 0, existing: 1_201 })
     const { statuses } = await delivered(cwd, ['e1', 'e3'], '/other')
     expect(statuses).toEqual(['duplicate', 'duplicate'])
+  })
+
+  it('warns of a consumer that the database does not know', async () => {
+    const { cwd, around } = await database()
+    const hapax = createHapax({ store: sqlite({ path: join(cwd, 'shop.db') }), source: '/shop', logger: silentLogger })
+    const worker = hapax.worker({ consume: [hapax.consumer('billing').on(Paid, () => undefined)] })
+    await worker.start()
+    await worker.stop()
+    await hapax.close()
+    const importing = (name: string) =>
+      cli(['receipts', 'import', '--consumer', name, '--source', 's'], { ...around, input: piped('a') })
+    expect(await importing('billing')).toMatchObject({ exitCode: 0, stderr: '' })
+    expect(await importing('biling')).toMatchObject({
+      exitCode: 0,
+      stdout: 'imported 1 receipt for biling; 0 existed before\n',
+      stderr:
+        'the consumer biling is not known to this database (known: billing): check its name, unless it is still to come\n',
+    })
+  })
+
+  it('refuses bytes that are no text, and takes characters in pieces', async () => {
+    const { cwd, around } = await database()
+    const importing = ['receipts', 'import', '--consumer', 'billing', '--source', 'stripe']
+    const run = (...chunks: Buffer[]) => cli(importing, { ...around, input: piped(...chunks) })
+    const garbled = Buffer.concat([Buffer.from('evt_1\n\nevt_'), Buffer.from([0xff]), Buffer.from('\nevt_3\n')])
+    const { exitCode, stderr } = await run(garbled)
+    expect(exitCode).toBe(2)
+    expect(stderr).toContain('expected line 3 to be UTF-8, got evt_\ufffd (usage)')
+    const whole = Buffer.from('\ufeffbestellung_ü\n')
+    expect(await run(whole.subarray(0, -2), whole.subarray(-2))).toMatchObject({ exitCode: 0 })
+    expect((await delivered(cwd, ['bestellung_ü'])).statuses).toEqual(['duplicate'])
   })
 
   it('says what is wrong with its input', async () => {

@@ -53,9 +53,9 @@ describe('init', () => {
         state: 'written',
       })),
     )
-    expect(first.install).toEqual(['hapax'])
+    expect(first.install).toEqual(['hapax', 'drizzle-kit'])
     expect(first.next.flatMap(({ command }: { command?: string }) => command ?? [])).toEqual([
-      'npm install hapax',
+      'npm install hapax drizzle-kit',
       'npx drizzle-kit migrate',
       'npx hapax work',
       'npx hapax doctor',
@@ -94,7 +94,7 @@ describe('init', () => {
 
   it.for([
     [{ type: 'module' }, ['typescript'], 'src/hapax.ts', 'hapax.config.ts'],
-    [{ type: undefined }, ['typescript'], 'src/hapax.ts', 'hapax.config.ts'],
+    [{ type: undefined }, ['typescript'], 'src/hapax.mts', 'hapax.config.mts'],
     [{ type: 'commonjs' }, ['typescript'], 'src/hapax.mts', 'hapax.config.mts'],
     [{ type: 'module' }, [], 'hapax.js', 'hapax.config.js'],
     [{ type: undefined }, [], 'hapax.mjs', 'hapax.config.mjs'],
@@ -102,6 +102,42 @@ describe('init', () => {
   ] as const)('names files so that Node.js reads them as ES modules: %s %s', async ([manifest, packages, ...paths]) => {
     const { files } = await init(project([...packages, 'pg'], manifest), ['--dry-run'])
     expect(files.map(({ path }: { path: string }) => path)).toEqual(paths)
+  })
+
+  it.for([
+    ['{ "compilerOptions": { "module": "ESNext" } }', 'src/hapax.ts'],
+    ['{ "compilerOptions": { "module": "preserve" } }', 'src/hapax.ts'],
+    ['{ "compilerOptions": { "module": "nodenext" } }', 'src/hapax.mts'],
+    ['{\n// "module": "esnext",\n"extends": "@acme/tsconfig" }', 'src/hapax.mts'],
+  ] as const)('without a type, asks the compiler what files are: %s', async ([tsconfig, path]) => {
+    const cwd = project(['pg'], { type: undefined })
+    writeFileSync(join(cwd, 'tsconfig.json'), tsconfig)
+    expect((await init(cwd, ['--dry-run'])).files[0].path).toBe(path)
+  })
+
+  it.for([
+    [['@mikro-orm/core', '@mikro-orm/mariadb'], 'mariadb'],
+    [['@mikro-orm/mariadb'], 'mariadb'],
+    [['@mikro-orm/core', '@mikro-orm/mysql'], 'mysql'],
+    [['@mikro-orm/core', '@mikro-orm/mysql', '@mikro-orm/mariadb'], 'mysql'],
+  ] as const)('uses the package of MikroORM that is there: %s', async ([packages, driver]) => {
+    const cwd = project(packages)
+    expect((await init(cwd, ['--no-migration'])).install).not.toContain('@mikro-orm/mysql')
+    expect(readFileSync(join(cwd, 'hapax.js'), 'utf8')).toContain(`from '@mikro-orm/${driver}'`)
+  })
+
+  it.for([
+    [['drizzle-orm', 'pg'], ['drizzle-kit']],
+    [['@prisma/client', '@prisma/adapter-pg'], ['prisma']],
+    [
+      ['@mikro-orm/core', '@mikro-orm/mariadb'],
+      ['@mikro-orm/migrations', '@mikro-orm/cli'],
+    ],
+    [['knex', 'pg'], []],
+  ] as const)('names what the migration needs beside %s', async ([packages, more]) => {
+    const cwd = project(packages)
+    expect((await init(cwd, ['--dry-run'])).install).toEqual(['hapax', ...more])
+    expect((await init(cwd, ['--dry-run', '--no-migration'])).install).toEqual(['hapax'])
   })
 
   it('asks where package.json names several, until it understands the answer', async () => {

@@ -52,10 +52,10 @@ describe('migrate', () => {
   it.for([
     ['postgres://u:hunter2@127.0.0.1:1/d', 'create table "hapax".receipts', 'pg_advisory_xact_lock'],
     ['mysql://u:hunter2@127.0.0.1:1/d', 'create table if not exists hapax_receipts', 'get_lock'],
-  ] as const)('prints everything when %s cannot be reached', async ([store, table, lock]) => {
-    const print = ['migrate', '--print', '--store', store]
+  ] as const)('prints everything while %s cannot be reached, if it is told to', async ([store, table, lock]) => {
+    const print = ['migrate', '--print', '--all', '--store', store]
     const { exitCode, stdout, stderr } = await cli([...print, '--format', 'client'])
-    expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: expect.stringContaining('cannot be reached') })
+    expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' })
     expect(stdout).toMatch(/^begin;\n[\s\S]*\ncommit;\n$/)
     for (const part of [table, lock]) expect(stdout).toContain(part)
     // No placeholder is left, and no credential.
@@ -65,6 +65,31 @@ describe('migrate', () => {
     expect(plain.stdout).not.toMatch(/^(begin|commit);$|^delimiter\b/m)
     expect(plain.stdout).not.toContain(lock)
     expect(plain.stdout).toEqual((await cli([...print, '--format', 'sql'])).stdout)
+  })
+
+  it('prints nothing if the database cannot say what it lacks', async () => {
+    const cwd = temporaryDirectory()
+    const print = ['migrate', '--print', '--out', 'migrations', '--store', 'postgres://u:hunter2@127.0.0.1:1/d']
+    const { exitCode, stdout, stderr } = await cli(print, { cwd })
+    expect({ exitCode, stdout }).toEqual({ exitCode: 1, stdout: '' })
+    expect(stderr).toMatch(
+      /^hapax: .* cannot be asked what it lacks: .*\(store-unavailable\)\n.*\n {2}--all prints all/,
+    )
+    expect(stderr).not.toContain('hunter2')
+    expect(existsSync(join(cwd, 'migrations'))).toBe(false)
+  })
+
+  it('names the journal that it cannot read', async () => {
+    const cwd = temporaryDirectory()
+    mkdirSync(join(cwd, 'drizzle/meta'), { recursive: true })
+    const write = ['migrate', '--print', '--all', '--format', 'drizzle', '--out', 'drizzle', '--store', 'sqlite:new.db']
+    for (const [text, said] of [
+      ['{', /^hapax: expected drizzle\/meta\/_journal\.json to be a journal of drizzle-kit: .+ \(config\)\n$/],
+      ['{}', /^hapax: expected drizzle\/meta\/_journal\.json to be a journal of drizzle-kit \(config\)\n$/],
+    ] as const) {
+      writeFileSync(join(cwd, 'drizzle/meta/_journal.json'), text)
+      expect(await cli(write, { cwd })).toMatchObject({ exitCode: 1, stderr: expect.stringMatching(said) })
+    }
   })
 
   it.for([

@@ -3,7 +3,7 @@
 
 import { createReadStream } from 'node:fs'
 import { resolve } from 'node:path'
-import type { ProcessedMessage } from '../../admin/index.ts'
+import type { KnownConsumer, ProcessedMessage } from '../../admin/index.ts'
 import { fieldOf, safe } from '../../base/index.ts'
 import { CliError } from '../io/errors.ts'
 import { type Io, json, line } from '../io/io.ts'
@@ -53,6 +53,7 @@ async function importAll(file: string | undefined, options: ImportCommand, io: I
     const stop = new AbortController()
     const forget = io.onSignal(() => stop.abort())
     try {
+      tellUnknown(consumer, await hapax.consumers.list(), io)
       const done = await hapax.receipts.import(ndjson ? objects(lines) : lines, {
         consumer,
         ...(source !== undefined && { source }),
@@ -80,6 +81,15 @@ async function importAll(file: string | undefined, options: ImportCommand, io: I
   })
 }
 
+/** Its worker may still have to start for the first time. */
+function tellUnknown(consumer: string, known: readonly KnownConsumer[], io: Io): void {
+  const names = known.map(({ name }) => name)
+  if (names.includes(consumer)) return
+  const others = names.length === 0 ? '' : ` (known: ${names.join(', ')})`
+  const what = `the consumer ${consumer} is not known to this database${others}`
+  io.err.write(`${safe(what)}: check its name, unless it is still to come\n`)
+}
+
 function inputOf(file: string | undefined, io: Io): () => AsyncIterable<Uint8Array | string> {
   const { input } = io
   // Opened when it is read: nobody would hear of an error before.
@@ -90,14 +100,37 @@ function inputOf(file: string | undefined, io: Io): () => AsyncIterable<Uint8Arr
 
 /** The lines that are not empty. */
 async function* linesOf(open: () => AsyncIterable<Uint8Array | string>): AsyncGenerator<string> {
-  const utf8 = new TextDecoder()
-  let rest = ''
-  for await (const chunk of open()) {
-    const lines = (rest + (typeof chunk === 'string' ? chunk : utf8.decode(chunk, { stream: true }))).split('\n')
-    rest = lines.pop() ?? ''
-    yield* lines.map((each) => each.trim()).filter(Boolean)
+  let place = 0
+  for await (const bytes of byteLines(open())) {
+    place += 1
+    const text = decoded(bytes, place).trim()
+    if (text !== '') yield text
   }
-  if (rest.trim() !== '') yield rest.trim()
+}
+
+/** The lines as one character per byte: each is decoded by itself, so that an error can name it. */
+async function* byteLines(chunks: AsyncIterable<Uint8Array | string>): AsyncGenerator<string> {
+  let rest = ''
+  for await (const chunk of chunks) {
+    const lines = (rest + Buffer.from(chunk).toString('latin1')).split('\n')
+    rest = lines.pop() ?? ''
+    yield* lines
+  }
+  yield rest
+}
+
+const utf8 = new TextDecoder('utf-8', { fatal: true })
+
+/** A replacement for what cannot be decoded would make different ids equal, and be none that is delivered. */
+function decoded(bytes: string, place: number): string {
+  try {
+    return utf8.decode(Buffer.from(bytes, 'latin1'))
+  } catch {
+    throw new CliError(
+      'usage',
+      `expected line ${place} to be UTF-8, got ${safe(Buffer.from(bytes, 'latin1').toString().slice(0, 80))}`,
+    )
+  }
 }
 
 async function* objects(lines: AsyncIterable<string>): AsyncGenerator<ProcessedMessage> {

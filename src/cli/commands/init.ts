@@ -6,7 +6,7 @@ import { Option } from 'commander'
 import { asError, messageOf, systemClock } from '../../base/index.ts'
 import type { MigrationSql } from '../../contracts/index.ts'
 import { CONFIG_NAMES } from '../config.ts'
-import { ACCESS_NAMES, type Database } from '../init/accesses.ts'
+import { ACCESS_NAMES, type Database, type StoreTemplate } from '../init/accesses.ts'
 import { BROKER_NAMES } from '../init/brokers.ts'
 import { choose, FRAMEWORK_NAMES, type Given } from '../init/choices.ts'
 import { projectFiles, type Setup } from '../init/starter.ts'
@@ -65,7 +65,7 @@ async function init(options: InitOptions, io: Io): Promise<number> {
   const setup = setupOf(project, await choose(project, options, io), options.example)
   const { files, migration } = await planned(setup, options, io)
   if (!options.dryRun) writeAll(files, io)
-  const missing = missingPackages(setup)
+  const missing = missingPackages(setup, migration)
   const steps = nextSteps(setup, missing, migration)
   if (options.json) json(io, document(setup, files, missing, steps, options))
   else tell(setup, files, steps, options, io)
@@ -85,8 +85,10 @@ function setupOf(
   choices: Omit<Setup, 'project' | 'app' | 'template' | 'example'>,
   example: boolean,
 ): Setup {
-  const template = choices.access.on[choices.database]
-  if (template === undefined) throw new CliError('usage', `${choices.access.name} does not work on ${choices.database}`)
+  const first = choices.access.on[choices.database]
+  if (first === undefined) throw new CliError('usage', `${choices.access.name} does not work on ${choices.database}`)
+  const lacking = ({ packages }: StoreTemplate): number => packages.filter((name) => !project.packages.has(name)).length
+  const template = first.other !== undefined && lacking(first.other) < lacking(first) ? first.other : first
   const plain = (project.name ?? '').replace(/^.*\//, '').replaceAll(/[^A-Za-z0-9_-]/g, '-')
   return { ...choices, project, template, app: plain.replace(/^[-_]+/, '') || 'app', example }
 }

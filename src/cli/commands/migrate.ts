@@ -1,7 +1,7 @@
 // Applies or prints migrations. `--print` is for teams whose migrations run through another tool; `--check` is for pipelines.
 
 import { Option } from 'commander'
-import { fieldOf, systemClock } from '../../base/index.ts'
+import { isHapaxError, systemClock } from '../../base/index.ts'
 import type { Migration } from '../../contracts/index.ts'
 import { CliError } from '../io/errors.ts'
 import { type Io, json, line, paint } from '../io/io.ts'
@@ -98,9 +98,9 @@ function tellPending(name: string, pending: readonly Migration[], options: Migra
   else line(io, `migrate would apply ${some} to ${name}`)
 }
 
-/** Prints the missing migrations, or all of them if the database cannot be reached: a build may have no access to it. */
+/** Prints the missing migrations, or all of them: a build may have no access to the database. */
 async function print(found: NamedStore, options: MigrateOptions, io: Io): Promise<number> {
-  const pending = options.all ? undefined : await pendingOf(found, io)
+  const pending = options.all ? undefined : await pendingOf(found)
   const { schema, features } = found.store
   const printed: Printed = {
     sql: schema.sql(pending?.map(({ version }) => version)),
@@ -119,13 +119,15 @@ async function print(found: NamedStore, options: MigrateOptions, io: Io): Promis
   return 0
 }
 
-async function pendingOf(found: NamedStore, io: Io): Promise<readonly Migration[] | undefined> {
+async function pendingOf(found: NamedStore): Promise<readonly Migration[]> {
   try {
     return await missing(found)
   } catch (error) {
-    if (fieldOf(error, 'code') !== 'store-unavailable') throw error
-    io.err.write(`-- ${found.name} cannot be reached: printing all migrations\n`)
-    return undefined
+    if (!isHapaxError(error, 'store-unavailable')) throw error
+    throw new CliError(error.code, `${found.name} cannot be asked what it lacks: ${error.message}`, [
+      'check the address (or the file) and the credentials, and that the database is running',
+      '--all prints all migrations, and needs no database',
+    ])
   }
 }
 

@@ -10,6 +10,8 @@ export interface StoreTemplate {
   readonly imports: readonly string[]
   readonly setup: readonly string[]
   readonly store: string
+  /** Another one for the same database, for projects that have its packages. */
+  readonly other?: StoreTemplate
 }
 
 /** What an application reaches its database through. */
@@ -25,6 +27,8 @@ export interface Access {
     /** Folders in which the tool may look; the first one unless another one exists. */
     readonly folders: readonly string[]
     readonly command: string
+    /** What the migration and the command need, besides what the template does. */
+    readonly packages: readonly string[]
   }
 }
 
@@ -42,7 +46,12 @@ export const ACCESSES: readonly Access[] = [
     name: 'drizzle',
     packages: ['drizzle-orm'],
     isOrm: true,
-    migrations: { format: 'drizzle', folders: ['drizzle', 'migrations'], command: 'npx drizzle-kit migrate' },
+    migrations: {
+      format: 'drizzle',
+      folders: ['drizzle', 'migrations'],
+      command: 'npx drizzle-kit migrate',
+      packages: ['drizzle-kit'],
+    },
     on: {
       postgres: {
         packages: ['drizzle-orm', 'pg'],
@@ -84,7 +93,12 @@ export const ACCESSES: readonly Access[] = [
     name: 'prisma',
     packages: ['@prisma/client', 'prisma'],
     isOrm: true,
-    migrations: { format: 'prisma', folders: ['prisma/migrations'], command: 'npx prisma migrate deploy' },
+    migrations: {
+      format: 'prisma',
+      folders: ['prisma/migrations'],
+      command: 'npx prisma migrate deploy',
+      packages: ['prisma'],
+    },
     on: {
       postgres: prisma('postgres', POSTGRES, '@prisma/adapter-pg', 'PrismaPg', `{ connectionString: ${PLACE} }`),
       mysql: prisma('mysql', MYSQL, '@prisma/adapter-mariadb', 'PrismaMariaDb', PLACE),
@@ -98,7 +112,8 @@ export const ACCESSES: readonly Access[] = [
     migrations: {
       format: 'kysely',
       folders: ['migrations', 'src/migrations', 'src/db/migrations'],
-      command: 'your migrator, such as npx kysely migrate:latest',
+      command: 'your migrator, such as npx kysely migrate:latest of kysely-ctl',
+      packages: [],
     },
     on: {
       postgres: {
@@ -149,6 +164,7 @@ export const ACCESSES: readonly Access[] = [
       format: 'typeorm',
       folders: ['migrations', 'src/migrations', 'src/migration'],
       command: 'npx typeorm migration:run -d <your data source>',
+      packages: [],
     },
     on: {
       postgres: typeorm('postgres', POSTGRES, 'pg', `{ type: 'postgres', url: ${PLACE} }`),
@@ -169,10 +185,11 @@ export const ACCESSES: readonly Access[] = [
       format: 'mikro-orm',
       folders: ['migrations', 'src/migrations'],
       command: 'npx mikro-orm migration:up',
+      packages: ['@mikro-orm/migrations', '@mikro-orm/cli'],
     },
     on: {
       postgres: mikroOrm('postgres', POSTGRES, 'postgresql', `clientUrl: ${PLACE}`, `ignoreSchema: ['hapax']`),
-      mysql: mikroOrm('mysql', MYSQL, 'mysql', `clientUrl: ${PLACE}`, 'skipTables: [/^hapax_/], ignoreRoutines: true'),
+      mysql: { ...mikroOrmMysql('mysql'), other: mikroOrmMysql('mariadb') },
       sqlite: mikroOrm('sqlite', SQLITE, 'sqlite', `dbName: ${PLACE}`, 'skipTables: [/^hapax_/]'),
     },
   },
@@ -193,6 +210,7 @@ export const ACCESSES: readonly Access[] = [
       format: 'knex',
       folders: ['migrations', 'src/migrations', 'db/migrations'],
       command: 'npx knex migrate:latest',
+      packages: [],
     },
     on: {
       postgres: knex('postgres', POSTGRES, 'pg', PLACE),
@@ -309,6 +327,10 @@ function mikroOrm(database: Database, store: string, driver: string, place: stri
     ],
     store: `${database}(fromMikroOrm(orm))`,
   }
+}
+
+function mikroOrmMysql(driver: 'mysql' | 'mariadb'): StoreTemplate {
+  return mikroOrm('mysql', MYSQL, driver, `clientUrl: ${PLACE}`, 'skipTables: [/^hapax_/], ignoreRoutines: true')
 }
 
 function sequelize(database: Database, store: string, packages: readonly string[]): StoreTemplate {

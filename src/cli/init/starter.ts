@@ -36,9 +36,9 @@ export function sourceFolder({ project, framework }: Pick<Setup, 'project' | 'fr
   return project.language === 'ts' ? 'src' : '.'
 }
 
-/** A name that makes Node.js read a file as an ES module, because hapax is one. */
+/** A name that makes Node.js and the compiler read a file as an ES module, because hapax is one. */
 export function extensionOf({ language, modules }: Project): string {
-  if (language === 'ts') return modules === 'cjs' ? 'mts' : 'ts'
+  if (language === 'ts') return modules === 'esm' ? 'ts' : 'mts'
   return modules === 'esm' ? 'js' : 'mjs'
 }
 

@@ -20,10 +20,11 @@ const LOCKS: readonly (readonly [file: string, add: string])[] = [
   ['bun.lockb', 'bun add'],
 ]
 
-/** The packages that the files need and package.json does not name. */
-export function missingPackages({ project, template, broker }: Setup): string[] {
+/** The packages that the files and the commands need and package.json does not name. `migration` is its file, if there is one. */
+export function missingPackages({ project, access, template, broker }: Setup, migration: string | undefined): string[] {
   const client = broker === 'none' ? [] : clientsOf(broker, project)
-  const needed = ['hapax', ...template.packages, ...client]
+  const tool = migration === undefined ? [] : (access.migrations?.packages ?? [])
+  const needed = ['hapax', ...template.packages, ...tool, ...client]
   const imported = (name: string): boolean => template.imports.some((line) => line.endsWith(`'${name}'`))
   const types = project.language === 'ts' ? needed.filter(imported).flatMap((name) => TYPES[name] ?? []) : []
   return [...new Set([...needed, ...types])].filter((name) => !project.packages.has(name))

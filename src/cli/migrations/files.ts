@@ -1,6 +1,6 @@
 import { existsSync, globSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
-import { fieldOf } from '../../base/index.ts'
+import { asError, fieldOf, messageOf } from '../../base/index.ts'
 import { CliError } from '../io/errors.ts'
 import { installedVersion } from '../project.ts'
 import { type Format, formatted, type Printed, pathOf } from './formats.ts'
@@ -71,9 +71,14 @@ function journalled({ at, database }: Printed, text: string, folder: string, cwd
 
 function journalOf(file: string, name: string, database: string): Journal {
   if (!existsSync(file)) return Object.assign({ version: '7', dialect: dialects[database] }, { entries: [] })
-  const journal: unknown = JSON.parse(readFileSync(file, 'utf8'))
-  if (isJournal(journal)) return journal
-  throw new CliError('config', `expected ${name} to be a journal of drizzle-kit`)
+  const what = `expected ${name} to be a journal of drizzle-kit`
+  try {
+    const journal: unknown = JSON.parse(readFileSync(file, 'utf8'))
+    if (isJournal(journal)) return journal
+  } catch (error) {
+    throw new CliError('config', `${what}: ${messageOf(asError(error))}`)
+  }
+  throw new CliError('config', what)
 }
 
 const dialects: Readonly<Record<string, string>> = { postgres: 'postgresql', mysql: 'mysql', sqlite: 'sqlite' }
