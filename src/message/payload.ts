@@ -1,4 +1,4 @@
-import { asError, describe, HapaxError, messageOf } from '../base/index.ts'
+import { asError, describe, fieldOf, HapaxError, messageOf } from '../base/index.ts'
 import { isJson } from './incoming.ts'
 
 /** Data as it is stored and sent. */
@@ -19,10 +19,10 @@ export function payloadOf(what: string, data: unknown, contentType?: string): Pa
   // A copy, because the caller may reuse the buffer before it is written.
   if (data instanceof Uint8Array)
     return { bytes: Buffer.from(data), contentType: contentType ?? BYTES_TYPE, json: undefined }
-  if (ArrayBuffer.isView(data) || data instanceof ArrayBuffer || data instanceof SharedArrayBuffer) {
+  if (isBuffer(data)) {
     throw invalid(`expected bytes of ${what} to be a Uint8Array, got ${describe(data)}`)
   }
-  if (data instanceof Promise || data instanceof Map || data instanceof Set) {
+  if (isEmptied(data)) {
     const advice = data instanceof Promise ? ': await it' : ', of which nothing would be left'
     throw invalid(`expected data of ${what} to be a JSON value, got ${describe(data)}${advice}`)
   }
@@ -41,13 +41,53 @@ export function payloadOf(what: string, data: unknown, contentType?: string): Pa
 
 /** The JSON of a value; `what` is how it is called. Throws `invalid-payload`. */
 export function jsonOf(what: string, data: unknown): string {
+  let json: string | undefined
   try {
-    const json = JSON.stringify(data)
-    if (json !== undefined) return json
+    json = JSON.stringify(data)
   } catch (cause) {
     throw invalid(`expected ${what} to be a JSON value: ${messageOf(asError(cause))}`, cause)
   }
-  throw invalid(`expected ${what} to be a JSON value, got ${describe(data)}`)
+  if (json === undefined) throw invalid(`expected ${what} to be a JSON value, got ${describe(data)}`)
+  if (LOSSY.test(json)) refuseLost(what, data)
+  return json
+}
+
+/** What JSON makes of maps, sets and promises, of bytes, and of numbers that are not finite. Most texts have none of it. */
+const LOSSY = /\{\}|\{"0":|null/
+
+function refuseLost(what: string, data: unknown): void {
+  const lost = lostIn(data, 0)
+  if (lost === undefined) return
+  const place = lost.path === '' ? '' : ` at ${lost.path.replace(/^\./, '')}`
+  throw invalid(`expected ${what} to be a JSON value, got ${describe(lost.value)}${place}, which JSON cannot carry`)
+}
+
+interface Lost {
+  readonly value: unknown
+  readonly path: string
+}
+
+/** The first value that JSON would change without a word. A `toJSON` says what is meant; what is nested too deeply is refused for that. */
+function lostIn(value: unknown, depth: number): Lost | undefined {
+  if (typeof value === 'number') return Number.isFinite(value) ? undefined : { value, path: '' }
+  if (typeof value !== 'object' || value === null || depth > MAX_DEPTH) return undefined
+  if (typeof fieldOf(value, 'toJSON') === 'function') return undefined
+  if (isBuffer(value) || isEmptied(value)) return { value, path: '' }
+  for (const [name, each] of Object.entries(value)) {
+    const lost = lostIn(each, depth + 1)
+    if (lost === undefined) continue
+    return { value: lost.value, path: `${Array.isArray(value) ? `[${name}]` : `.${name}`}${lost.path}` }
+  }
+  return undefined
+}
+
+/** A view or a buffer, of which JSON would make an object of numbers or an empty one. */
+function isBuffer(value: unknown): boolean {
+  return ArrayBuffer.isView(value) || value instanceof ArrayBuffer || value instanceof SharedArrayBuffer
+}
+
+function isEmptied(value: unknown): boolean {
+  return value instanceof Promise || value instanceof Map || value instanceof Set
 }
 
 function invalid(what: string, cause?: unknown): HapaxError {

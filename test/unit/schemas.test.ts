@@ -85,6 +85,41 @@ describe.for(Object.entries(KINDS))('a schema of %s', ([, Paid]) => {
     expect(store.rows('hapax_outbox')).toEqual([])
   })
 
+  it.for([
+    [{ lines: [{ tags: [] }, { tags: new Map([['a', 1]]) }] }, 'an object (Map) at lines[1].tags'],
+    [{ tags: new Set(['a']) }, 'an object (Set) at tags'],
+    [{ total: Promise.resolve(5) }, 'an object (Promise) at total'],
+    [{ photo: new Uint8Array([1, 2]) }, '2 bytes at photo'],
+    [{ photo: new Uint8Array(0) }, '0 bytes at photo'],
+    [[new Float64Array(1)], 'an object (Float64Array) at [0]'],
+    [{ photo: new ArrayBuffer(2) }, 'an object (ArrayBuffer) at photo'],
+    [{ amounts: [1, Number.NaN] }, 'NaN at amounts[1]'],
+    [{ amount: Number.NEGATIVE_INFINITY }, '-Infinity at amount'],
+    [Number.NaN, 'NaN'],
+  ] as const)('refuses to publish %s, of which JSON would keep something else', async ([data, got]) => {
+    const { hapax, store } = setUp()
+    const published = hapax.transaction((tx) => hapax.publish(tx, defineMessage<unknown>('free'), data))
+    await expect(published).rejects.toMatchObject({
+      code: 'invalid-payload',
+      message: `expected data of free to be a JSON value, got ${got}, which JSON cannot carry`,
+    })
+    expect(store.rows('hapax_outbox')).toEqual([])
+  })
+
+  it('publishes what only looks like it', async () => {
+    const { hapax, store } = setUp()
+    const fine = {
+      none: null,
+      empty: {},
+      0: { 0: 'null' },
+      list: [undefined],
+      at: new Date(0),
+      own: { toJSON: () => null },
+    }
+    await hapax.transaction((tx) => hapax.publish(tx, defineMessage<unknown>('free'), fine))
+    expect(store.rows('hapax_outbox')).toHaveLength(1)
+  })
+
   it('a delivery that does not fit is failed, not retried', async () => {
     const { hapax, consumer } = setUp()
     consumer.on(Paid, () => {})
