@@ -869,6 +869,15 @@ describe('the user’s own', () => {
     expect(await outboxOf(store)).toBe(0)
   })
 
+  it('K2: a publish on a connection that was closed is refused as lost', async () => {
+    const hapax = createHapax({ store, source: '/test', logger: silentLogger })
+    const connection = await shared.getConnection()
+    await connection.beginTransaction()
+    connection.destroy()
+    const publishing = hapax.publish(connection, defineMessage<object>('ping'), {})
+    await expect(publishing).rejects.toMatchObject({ name: 'HapaxError', code: 'transaction-lost' })
+  })
+
   it('K2: a publish whose savepoint was undone is refused, those beside it on the connection are not', async () => {
     const own = await shared.getConnection()
     onTestFinished(() => own.release())
