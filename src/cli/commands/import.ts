@@ -81,12 +81,11 @@ async function importAll(file: string | undefined, options: ImportCommand, io: I
   })
 }
 
-/** Its worker may still have to start for the first time. */
+/** Its worker may still have to start for the first time; where none has started yet, nothing can be said. */
 function tellUnknown(consumer: string, known: readonly KnownConsumer[], io: Io): void {
   const names = known.map(({ name }) => name)
-  if (names.includes(consumer)) return
-  const others = names.length === 0 ? '' : ` (known: ${names.join(', ')})`
-  const what = `the consumer ${consumer} is not known to this database${others}`
+  if (names.length === 0 || names.includes(consumer)) return
+  const what = `the consumer ${consumer} is not known to this database (known: ${names.join(', ')})`
   io.err.write(`${safe(what)}: check its name, unless it is still to come\n`)
 }
 
