@@ -99,7 +99,9 @@ export class OrmConnection<Tx extends object> implements Connection<Tx> {
       const queue = database === 'mysql' ? this.#orm.queue?.(raw) : undefined
       if (isMysqlQueue(queue)) return new QueuedTransaction(queue, (statement) => this.#ground.form(statement))
       const tries = database === 'sqlite' && !this.#orm.refusesEnded
-      const marking = { tries, ordered: this.#orm.ordered === true }
+      const { ordered = false } = this.#orm
+      const isCommitted = (error: unknown): boolean => this.#orm.isCommitted?.(fieldOf(error, 'cause')) === true
+      const marking = { tries, ordered, isCommitted }
       const identity = this.#orm.identity?.(raw) ?? raw
       const sendOwn = this.#sending(raw, this.#orm.runOwn)
       return new MarkedTransaction(marking, identity, (statement) => sendOwn(statement).catch(refused))

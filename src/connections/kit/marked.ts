@@ -17,6 +17,8 @@ interface Marking {
   readonly tries: boolean
   /** Whether the ORM sends nothing any more once it has begun to end the transaction. */
   readonly ordered: boolean
+  /** Whether the ORM has refused a statement because the transaction was committed. */
+  isCommitted(error: unknown): boolean
 }
 
 /**
@@ -29,12 +31,12 @@ export class MarkedTransaction implements EnteredExecutor {
   readonly checks = true
   readonly #send: Send
   readonly #mark: Mark
-  readonly #ordered: boolean
+  readonly #marking: Marking
 
   /** `transaction`: what stands for it, and for no other one. */
-  constructor({ tries, ordered }: Marking, transaction: object, send: Send) {
+  constructor(marking: Marking, transaction: object, send: Send) {
     this.#send = send
-    this.#ordered = ordered
+    this.#marking = marking
     this.#mark = marks.get(transaction) ?? {
       name: `hapax_${randomUUID().replaceAll('-', '')}`,
       last: Promise.resolve(),
@@ -42,7 +44,7 @@ export class MarkedTransaction implements EnteredExecutor {
     marks.set(transaction, this.#mark)
     // Reported by the statement that waits for it: it finds no mark.
     this.#inTurn(async () => {
-      if (tries) await this.#assertBegun()
+      if (marking.tries) await this.#assertBegun()
       await this.#put('savepoint')
     }).catch(() => {})
   }
@@ -51,7 +53,7 @@ export class MarkedTransaction implements EnteredExecutor {
     return this.#inTurn(async () => {
       await this.#check()
       const result = await this.#send({ text, params })
-      if (!this.#ordered) await this.#check()
+      if (!this.#marking.ordered) await this.#checkAfter()
       return result
     })
   }
@@ -68,11 +70,23 @@ export class MarkedTransaction implements EnteredExecutor {
 
   async #check(): Promise<void> {
     try {
-      await this.#put('release savepoint')
-      await this.#put('savepoint')
+      await this.#again()
     } catch (error) {
       throw ended(error)
     }
+  }
+
+  async #checkAfter(): Promise<void> {
+    try {
+      await this.#again()
+    } catch (error) {
+      if (!this.#marking.isCommitted(error)) throw ended(error)
+    }
+  }
+
+  async #again(): Promise<void> {
+    await this.#put('release savepoint')
+    await this.#put('savepoint')
   }
 
   #put(what: 'savepoint' | 'release savepoint'): Promise<Result> {

@@ -46,6 +46,8 @@ export interface Orm<Tx extends object> {
   isQueryError(error: unknown): boolean
   /** Whether the ORM itself has refused a statement because its transaction is over. */
   isOver?(error: unknown): boolean
+  /** Whether it did so because the transaction was committed: what was sent before is kept. */
+  isCommitted?(error: unknown): boolean
   /** An error of the ORM's as the driver would have thrown it, where the code of the database is not in it or in one of its causes. */
   asOfDriver?(error: unknown): unknown
   /** Whether its ROLLBACK waits for statements under way even on a destroyed client, whose driver never settles them. */

@@ -104,6 +104,8 @@ function ormOn<Tx extends object>(database: SqlDatabase, prisma: Client<Tx>): Or
     // It sends statements that are begun at the same moment together, and drops the rest of them when one fails.
     refusesEnded: true,
     isOver: (error) => fieldOf(error, 'code') === 'P2028',
+    isCommitted: (error) =>
+      fieldOf(error, 'code') === 'P2028' && /on a committed transaction/.test(String(fieldOf(error, 'message'))),
     // The adapters listen to the errors of their connections.
     killable: true,
     listen: () => {
