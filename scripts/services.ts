@@ -133,6 +133,7 @@ async function open(service: Service, origin: Origin): Promise<string> {
   const { url, described, keeper } = origin.how === 'given' ? given(service, origin.url) : await launch(service, origin)
   const hasEnded = () => keeper?.process.exitCode != null || keeper?.process.signalCode != null
   const name = await untilReady(service, url, { deadlineMs: startDeadlineMs[origin.how], hasEnded })
+  await service.prepareSharing?.(url)
   const seconds = ((performance.now() - start) / 1000).toFixed(1)
   console.error(`services: ${name}, ${described} (${seconds} s)`)
   return url

@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { jetstreamManager } from '@nats-io/jetstream'
-import { connect } from '@nats-io/transport-node'
+import { connect, type NatsConnection } from '@nats-io/transport-node'
 import { findPrograms } from './programs.ts'
 import { type Instance, LOOPBACK, type Service } from './service.ts'
 
@@ -25,16 +25,28 @@ export const nats: Service = {
     }
   },
 
-  async ping(url) {
-    const connection = await connect({ servers: url, timeout: 5_000, reconnect: false })
-    try {
+  ping: (url) =>
+    connected(url, async (connection) => {
       // The server answers before JetStream does.
       await (await jetstreamManager(connection)).getAccountInfo()
       return `NATS ${connection.info?.version}`
-    } finally {
-      await connection.close()
-    }
-  },
+    }),
+
+  // With the last stream the server removes the folder of all streams, and another one that is being made at that moment fails:
+  // "error creating store for stream". This one stays.
+  prepareSharing: (url) =>
+    connected(url, async (connection) => {
+      await (await jetstreamManager(connection)).streams.add({ name: 'HAPAX_TEST_KEPT', subjects: ['hapax-test-kept'] })
+    }),
+}
+
+async function connected<T>(url: string, use: (connection: NatsConnection) => Promise<T>): Promise<T> {
+  const connection = await connect({ servers: url, timeout: 5_000, reconnect: false })
+  try {
+    return await use(connection)
+  } finally {
+    await connection.close()
+  }
 }
 
 // A message is acknowledged when it is written, and synced to disk minutes later: it survives the end of the process, not that

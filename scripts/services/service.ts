@@ -6,6 +6,8 @@ export interface Service extends Startable {
   readonly name: ServerName
   /** Where it can not be installed: compose.yaml has it, or the tests that need it say so and are skipped. */
   readonly otherwise: ('container' | 'skip')[]
+  /** Run once when the server is ready, before tests share it. */
+  prepareSharing?(url: string): Promise<void>
 }
 
 /** A program that can be installed here. */
