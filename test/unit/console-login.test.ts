@@ -96,6 +96,47 @@ describe('the one-time token', () => {
   })
 })
 
+describe('guessing', () => {
+  const accounts = accountsOf('ada:operator:correct horse battery\nbob:viewer:pass:word:with:colons')
+  const basic = (name: string, password: string): RequestInit => ({
+    headers: { authorization: `Basic ${Buffer.from(`${name}:${password}`).toString('base64')}` },
+  })
+  const ada = basic('ada', 'correct horse battery')
+  const bob = basic('bob', 'pass:word:with:colons')
+
+  it('is limited to ten wrong passwords and then one every six seconds, and every checked one is logged', async () => {
+    let now = 1_000
+    const warn = vi.fn()
+    const { at } = opened({ accounts, now: () => now, warn })
+    const statuses = async (init: RequestInit, times: number): Promise<readonly number[]> => {
+      const found: number[] = []
+      for (let n = 0; n < times; n++) found.push((await at('api/session', init)).status)
+      return found
+    }
+    expect(await statuses(ada, 1)).toEqual([200])
+    expect(new Set(await statuses(basic('ada', 'wrong'), 10))).toEqual(new Set([401]))
+    expect(new Set(await statuses(basic('ada', 'wrong too'), 5_000))).toEqual(new Set([429]))
+    expect(warn).toHaveBeenCalledTimes(10)
+    // A user who signed in before continues; everyone else waits, even with the right password, which may be a guess.
+    expect(await statuses(ada, 1)).toEqual([200])
+    const late = await at('api/session', bob)
+    expect([late.status, late.headers.get('retry-after')]).toEqual([429, '6'])
+    now += 6_000
+    expect(await statuses(bob, 1)).toEqual([200])
+    expect(await statuses(basic('ada', 'wrong'), 2)).toEqual([401, 429])
+    now += 3_600_000
+    expect(await statuses(basic('ada', 'wrong'), 11)).toEqual([...Array(10).fill(401), 429])
+  })
+
+  it('is limited for bearer tokens as well, and does not affect requests without credentials', async () => {
+    const { at, token } = opened({ bearer: 'x'.repeat(32), now: () => 0 })
+    const guess = { headers: { authorization: 'Bearer wrong' } }
+    for (let n = 0; n < 10; n++) expect((await at('api/session', guess)).status).toBe(401)
+    expect((await at('api/session', guess)).status).toBe(429)
+    expect((await at('api/login', login(token()))).status).toBe(200)
+  })
+})
+
 describe('with passwords', () => {
   const accounts = accountsOf('# people\nada:operator:correct horse battery\n\nbob:viewer:pass:word:with:colons\n')
   const basic = (name: string, password: string): RequestInit => ({

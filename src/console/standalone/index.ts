@@ -6,6 +6,7 @@ import { type ConsoleOptions, type Person, settingsOf } from '../options.ts'
 import { Refusal } from '../problems.ts'
 import { ConsoleServer, type SignIn } from '../server.ts'
 import { type Account, accountsOf, personOfBasic } from './accounts.ts'
+import { Guesses } from './guesses.ts'
 import { Sessions, safelyEqual } from './sessions.ts'
 
 export { type Account, accountsOf }
@@ -23,6 +24,8 @@ export interface StandaloneOptions {
   readonly bearer?: string | undefined
   /** People who sign in with a password, instead of the one-time token. */
   readonly accounts?: readonly Account[] | undefined
+  /** Called for each refused sign-in. */
+  readonly warn?: (text: string) => void
   /** By default, that of the process. */
   readonly now?: () => number
 }
@@ -37,19 +40,45 @@ export interface StandaloneConsole {
 
 /** Creates a console that knows people by a one-time token, a password or a bearer token. */
 export function standaloneConsole(hapax: ConsoleHapax, options: StandaloneOptions): StandaloneConsole {
-  const { accounts, bearer, person } = options
-  const sessions = new Sessions(options.now ?? Date.now)
+  const { accounts, bearer, person, now = Date.now, warn = () => {} } = options
+  const [sessions, guesses] = [new Sessions(now), new Guesses(now)]
+  const personOf = (authorization: string): Person | null => {
+    if (/^bearer /i.test(authorization)) return isBearer(authorization, bearer) ? person : null
+    return personOfBasic(authorization, accounts ?? [])
+  }
   const authorize: ConsoleOptions['authorize'] = (request) => {
     const authorization = request.headers.get('authorization') ?? ''
-    if (/^bearer /i.test(authorization)) return isBearer(authorization, bearer) ? person : null
-    if (accounts !== undefined) return personOfBasic(authorization, accounts)
-    return sessions.has(request) ? person : null
+    if (authorization === '') return accounts === undefined && sessions.has(request) ? person : null
+    const found = personOf(authorization)
+    if (found !== null) guesses.right(authorization)
+    else {
+      guesses.wrong()
+      warn('a sign-in to the console was refused: wrong name, password or token')
+    }
+    return found
   }
   const { readOnly, hosts, name } = options
   const settings = settingsOf({ authorize, readOnly, allowedHosts: hosts, name, basePath: '/' })
-  const signIn = accounts === undefined ? byToken(sessions, settings) : BY_PASSWORD
+  const way = accounts === undefined ? byToken(sessions, settings) : BY_PASSWORD
+  const signIn: SignIn = {
+    ...way,
+    enter: async (request, segments, url) => {
+      refuseGuess(request, guesses)
+      return way.enter(request, segments, url)
+    },
+  }
   const server = new ConsoleServer(hapax, settings, signIn)
   return { handler: (request) => server.answer(request), token: () => sessions.token(), close: () => server.close() }
+}
+
+/** Rejects rate-limited credentials. They were not checked, so the response reveals nothing about them. */
+function refuseGuess(request: Request, guesses: Guesses): void {
+  const authorization = request.headers.get('authorization') ?? ''
+  const waitMs = authorization === '' ? 0 : guesses.waitMs(authorization)
+  if (waitMs <= 0) return
+  const seconds = Math.ceil(waitMs / 1_000)
+  const advice = `Too many wrong names, passwords or tokens: try again in ${seconds} s.`
+  throw new Refusal(429, 'too-many-sign-ins', advice, { 'retry-after': String(seconds) })
 }
 
 function isBearer(authorization: string, bearer: string | undefined): boolean {

@@ -56,7 +56,7 @@ function cookieName({ protocol, port }: URL): string {
   return protocol === 'https:' ? '__Host-hapax-console' : `hapax-console-${port || '80'}`
 }
 
-function hashed(text: string): string {
+export function hashed(text: string): string {
   return createHash('sha256').update(text).digest('base64url')
 }
 
