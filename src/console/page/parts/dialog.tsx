@@ -1,5 +1,5 @@
 import { useSignal } from '@preact/signals'
-import { useEffect, useRef } from 'preact/hooks'
+import { useLayoutEffect, useRef } from 'preact/hooks'
 import { type Action, asked, tell } from '../state/actions.ts'
 import { asProblem, type Problem } from '../state/api.ts'
 import { count, plural } from '../state/format.ts'
@@ -25,7 +25,8 @@ function Asked({ action }: { readonly action: Action }) {
   const leave = (): void => {
     if (isAsked()) asked.value = undefined
   }
-  useEffect(() => {
+  // Not after the next frame: a key pressed by then has moved the focus on.
+  useLayoutEffect(() => {
     const before = document.activeElement
     const dialog = element.current
     dialog?.showModal()
@@ -59,8 +60,10 @@ function Asked({ action }: { readonly action: Action }) {
       ref={element}
       class={action.size ?? 'plain'}
       aria-labelledby="dialog-title"
+      // `close` comes a task later: a key pressed in between would find the question still asked.
       onCancel={(event) => {
         if (busy.peek()) event.preventDefault()
+        else leave()
       }}
       // Chromium closes it at the third Escape, whatever the page says. What is under way goes on, and is told when it ends.
       onClose={leave}

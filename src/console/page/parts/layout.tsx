@@ -1,6 +1,6 @@
 import { useSignal } from '@preact/signals'
 import type { ComponentChildren } from 'preact'
-import { useEffect, useRef } from 'preact/hooks'
+import { useLayoutEffect, useRef } from 'preact/hooks'
 import { dismiss, toasts } from '../state/actions.ts'
 import { now, span } from '../state/format.ts'
 import { helpShown, KEYS, menuOpen, PAGES } from '../state/keys.ts'
@@ -175,7 +175,7 @@ function Toasts() {
 function Help() {
   const element = useRef<HTMLDialogElement>(null)
   const shown = helpShown.value
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (shown) element.current?.showModal()
     else element.current?.close()
   }, [shown])
