@@ -23,19 +23,39 @@ const WITHHELD = '(withheld: redact gave no text)'
 
 // Every repetition has a bound: without one, a hostile text would take time that grows with its square.
 
-const PASSWORD = 'password|passwd|pwd|passphrase|passcode'
+const PASSWORD = 'passwor[dt]|passwd|pwd|pass[-_ ]?phrase|passcode'
+/** Names too short to be matched inside longer names. */
+const CODE = 'pw|pin|(?:cvv|cvc)2?|ssn|(?:t?otp|mfa|2fa)(?:[-_ ]?code)?|(?:verification|security)[-_ ]?code'
 const TOKEN = 'secret|token|credential|jwt|jsessionid|phpsessid|connect\\.sid|session[-_]?id|signature|otp[-_]?code'
 const KEY = '(?:api|access|account|private|signing|encryption|master|service|storage|webhook|session)[-_]?key'
 /** Between a name and its value, also where the quotes of JSON are escaped. */
-const IS = `(\\\\{0,4}["']?\\s{0,9}(?:=>|:=|[=:])\\s{0,9})`
+const IS = `((?:\\[[^\\]]{0,20}\\])?\\\\{0,4}["']?\\s{0,9}(?:=>|:=|->|\\u2192|%3[dD]|[=:])\\s{0,9})`
 /** A value in quotes, which may contain escaped ones, or whose own quotes are escaped. */
 const QUOTED = `"[^"\\\\]*(?:\\\\[^][^"\\\\]*){0,5000}"|'[^'\\\\]*(?:\\\\[^][^'\\\\]*){0,5000}'|\\\\{1,4}"[^"]*"`
 /** What MySQL says about a login: whether there was a password. */
 const USED = 'password: (?:YES|NO)\\)'
+/** A list or an object, up to its first closing bracket. */
+const NESTED = '\\[[^\\]]{0,5000}\\]?|\\{[^}]{0,5000}\\}?'
 /** `DB_PASSWORD=…`, `"accessToken":"…"`, `?sig=…`. */
 const NAMED = new RegExp(
-  `(?!${USED})((?:\\b|_)[\\w-]{0,40}?(?:${PASSWORD}|${TOKEN}|${KEY})[\\w-]{0,40}|\\b[\\w-]{0,40}?(?:pass|_auth)|[?&](?:sig|key|auth))` +
-    `${IS}((?:bearer|basic|digest|token)\\s{1,9})?(${QUOTED}|[^\\s,;&]+)`,
+  `(?!${USED})((?:\\b|_)[\\w-]{0,40}?(?:${PASSWORD}|${TOKEN}|${KEY})[\\w-]{0,40}|(?:\\b|_)(?:${CODE})|["']auth|\\b[\\w-]{0,40}?(?:pass|[-_]auth)|[?&](?:sig|key|auth))` +
+    `${IS}((?:bearer|basic|digest|token)\\s{1,9})?(${QUOTED}|${NESTED}|[^\\s,;&]+)`,
+  'gi',
+)
+/** `--password …`, as options of a command. */
+const OPTIONS = new RegExp(
+  `((?<![\\w-])--?(?!-?no-)[\\w-]{0,40}?(?:${PASSWORD}|${TOKEN}|${KEY}|pass)[\\w-]{0,20}\\s{1,9})(${QUOTED}|[^\\s-]\\S*)`,
+  'gi',
+)
+/** `password "…"`, `password is …`, `'password', '…'`: an unquoted value needs a digit, because most words are just prose. */
+const SPOKEN = new RegExp(
+  `\\b(?!${USED})((?:${PASSWORD}|identified by)["']?(?:\\s{0,9},|\\s{1,9}(?:is|was|to|by))?\\s{1,9})` +
+    `(${QUOTED}|(?=[^\\s\\d]{0,40}\\d)[^\\s,;&]{6,})`,
+  'gi',
+)
+/** `<password>…</password>`. */
+const ELEMENTS = new RegExp(
+  `(<[\\w:.-]{0,40}?(?:${PASSWORD}|${TOKEN}|${KEY})[\\w.-]{0,40}(?:\\s[^<>]{0,200})?>)[^<]{1,5000}`,
   'gi',
 )
 /** Headers that are secret to the end of their line, unless quotes end them before. */
@@ -98,7 +118,10 @@ export function redact(text: string): string {
     .replace(URLS, '$1***@')
     .replace(SLACK_HOOKS, '$1***')
     .replace(HEADERS, '$1$2***')
+    .replace(ELEMENTS, '$1***')
     .replace(NAMED, '$1$2***')
+    .replace(OPTIONS, '$1***')
+    .replace(SPOKEN, '$1***')
     .replace(BEARER, '$1 ***')
     .replace(BASIC, '$1 ***')
     .replace(CURL, '$1***')
