@@ -1,6 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it, test } from 'vitest'
-import { asSent, panelsOf, readBoard } from '../support/board.ts'
+import { parse } from 'yaml'
+import { asSent, panelsOf, parsePromql, readBoard } from '../support/board.ts'
+import { read } from '../support/pages.ts'
 import { noPrivateServer } from '../support/private-server.ts'
 import { promtool } from '../support/promtool.ts'
 import { neededServers } from '../support/servers.ts'
@@ -12,6 +14,9 @@ const isMissing =
   noPrivateServer('prometheus') !== undefined || !needed.includes('postgres') || !needed.includes('nats')
 /** Generous: three processes and a Prometheus, beside other tests. */
 const DEADLINE_MS = 240_000
+
+/** The exporters of a process: the registry of hapax, and OpenTelemetry's exporter with the same numbers. */
+const EXPORTERS = ['prometheus', 'opentelemetry'] as const
 
 describe.skipIf(isMissing)('a shop that Prometheus scrapes', () => {
   let shop: Shop
@@ -38,9 +43,12 @@ describe.skipIf(isMissing)('a shop that Prometheus scrapes', () => {
     await shop?.[Symbol.asyncDispose]()
   })
 
-  /** Does it again until Prometheus has seen it; in between, everything runs for a moment. */
+  /** Does it again until both instances of Prometheus have seen it; in between, everything runs for a moment. */
   async function until(query: string, act: () => Promise<void>): Promise<void> {
-    const isSeen = async (): Promise<boolean> => (await shop.prometheus.now(query)).length > 0
+    const isSeen = async (): Promise<boolean> => {
+      const answers = await Promise.all(EXPORTERS.map((exporter) => shop[exporter].now(query)))
+      return answers.every(({ length }) => length > 0)
+    }
     for (;;) {
       await act()
       for (let looks = 0; looks < 20; looks++) {
@@ -60,15 +68,44 @@ describe.skipIf(isMissing)('a shop that Prometheus scrapes', () => {
   })
 
   const targets = panelsOf(readBoard()).flatMap(({ title, targets = [] }) =>
-    targets.map(({ expr, legendFormat }) => ({ title, legend: legendFormat, expr })),
+    targets.flatMap(({ expr, legendFormat }) =>
+      EXPORTERS.map((exporter) => ({ exporter, title, legend: legendFormat, expr })),
+    ),
   )
 
-  test.for(targets)('$title ($legend) has data', { timeout: DEADLINE_MS }, async ({ title, expr }) => {
-    const query = asSent(expr, { rateInterval: '10s', range: '5m' })
-    const least = MOVED.includes(title) ? 1e-9 : Number.NEGATIVE_INFINITY
-    const values = async (): Promise<readonly number[]> =>
-      numbersIn(await shop.prometheus.between(query, began, Date.now() / 1_000, 0.5)).filter((value) => value >= least)
-    await expect.poll(values, { timeout: 120_000, interval: 500 }).not.toEqual([])
+  test.for(targets)(
+    '$exporter: $title ($legend) has data',
+    { timeout: DEADLINE_MS },
+    async ({ exporter, title, expr }) => {
+      const query = asSent(expr, { rateInterval: '10s', range: '5m' })
+      const least = MOVED.includes(title) ? 1e-9 : Number.NEGATIVE_INFINITY
+      const values = async (): Promise<readonly number[]> =>
+        numbersIn(await shop[exporter].between(query, began, Date.now() / 1_000, 0.5)).filter((value) => value >= least)
+      await expect.poll(values, { timeout: 120_000, interval: 500 }).not.toEqual([])
+    },
+  )
+
+  const alerts = alertsIn(read('dashboards/alerts.yaml')).flatMap((alert) =>
+    EXPORTERS.map((exporter) => ({ exporter, ...alert })),
+  )
+
+  test.for(alerts)(
+    '$exporter: every series that $alert ($severity) reads exists',
+    { timeout: DEADLINE_MS },
+    async ({ exporter, expr }) => {
+      for (const { metric, matchers } of parsePromql(expr).selectors) {
+        const labelled = Object.keys(matchers).map((label) => `${label}!=""`)
+        const series = async (): Promise<number> =>
+          (await shop[exporter].now(`last_over_time(${metric}{${labelled.join(',')}}[10m])`)).length
+        await expect.poll(series, { timeout: 120_000, interval: 500, message: metric }).toBeGreaterThan(0)
+      }
+    },
+  )
+
+  test.for(EXPORTERS)('%s: StateStale does not fire while the state is reported', async (exporter) => {
+    const stale = alerts.find(({ alert }) => alert === 'StateStale')
+    expect(stale).toBeDefined()
+    await expect.poll(() => shop[exporter].now(stale?.expr ?? ''), { timeout: 60_000, interval: 500 }).toEqual([])
   })
 
   it('has panels with these titles', () => {
@@ -106,6 +143,26 @@ const MOVED: readonly string[] = [
   'Workers by state',
   'Errors of workers',
 ]
+
+/** The rules of a file, as far as this test reads them. */
+function alertsIn(
+  text: string,
+): readonly { readonly alert: string; readonly severity: string; readonly expr: string }[] {
+  const { groups }: RuleFile = parse(text)
+  return groups
+    .flatMap(({ rules }) => rules)
+    .map(({ alert, expr, labels: { severity } }) => ({ alert, severity, expr }))
+}
+
+interface RuleFile {
+  readonly groups: readonly {
+    readonly rules: readonly {
+      readonly alert: string
+      readonly expr: string
+      readonly labels: { readonly severity: string }
+    }[]
+  }[]
+}
 
 function numbersIn(answers: readonly Answer[]): readonly number[] {
   return answers.flatMap(({ values }) => values.map(([, value]) => value)).filter((value) => !Number.isNaN(value))

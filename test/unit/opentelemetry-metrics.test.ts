@@ -178,11 +178,16 @@ it('nothing is counted with metrics: false', async () => {
   expect(await reader.names()).toEqual([])
 })
 
-it('exporters for Prometheus make the names of hapax/prometheus of them', () => {
+it.for([
+  { exporter: 'an exporter that appends no unit', appendsUnit: false },
+  { exporter: 'an exporter that appends the unit', appendsUnit: true },
+])('$exporter makes the names of hapax/prometheus', ({ appendsUnit }) => {
   for (const metric of Object.values<Metric>(METRICS)) {
     const { name, kind, unit } = metric
-    const suffix = `${unit === 'seconds' ? '_seconds' : ''}${kind === 'counter' ? '_total' : ''}`
-    expect(`${otelName(metric).replaceAll('.', '_')}${suffix}`).toBe(name)
+    const exported = otelName(metric).replaceAll('.', '_')
+    const withUnit =
+      appendsUnit && unit === 'seconds' && !exported.endsWith('_seconds') ? `${exported}_seconds` : exported
+    expect(kind === 'counter' ? `${withUnit}_total` : withUnit).toBe(name)
   }
 })
 

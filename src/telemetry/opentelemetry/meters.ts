@@ -163,10 +163,12 @@ class HistogramCell implements Cell {
   }
 }
 
-/** `hapax_process_seconds` is `hapax.process` in seconds: exporters for Prometheus make the first of the second. */
-export function otelName({ name, kind, unit }: Metric): string {
-  const [total, seconds] = [kind === 'counter' ? /_total$/ : /$/, unit === 'seconds' ? /_seconds$/ : /$/]
-  return name.replace(total, '').replace(seconds, '').replaceAll('_', '.')
+/**
+ * `hapax_process_seconds` is `hapax.process.seconds`. The name includes the unit, because only some Prometheus exporters append it, and those
+ * that do leave a name that already ends with it unchanged. All of them append `_total` to counters.
+ */
+export function otelName({ name }: Metric): string {
+  return name.replace(/_total$/, '').replaceAll('_', '.')
 }
 
 function optionsOf({ help, unit, buckets }: Metric): Parameters<Meter['createHistogram']>[1] {

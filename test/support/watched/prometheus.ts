@@ -15,11 +15,12 @@ export class Prometheus implements AsyncDisposable {
   }
 
   /** Scrapes these ports of this machine, all as one job, every second. */
-  static async scraping(ports: readonly number[]): Promise<Prometheus> {
+  static async scraping(ports: readonly number[], path = '/metrics'): Promise<Prometheus> {
     const targets = ports.map((port) => `'127.0.0.1:${port}'`).join(', ')
     const settings = `global: { scrape_interval: 1s, scrape_timeout: 1s }
 scrape_configs:
   - job_name: shop
+    metrics_path: ${path}
     static_configs: [{ targets: [${targets}] }]
 `
     return new Prometheus(await privateServer('prometheus', { files: { 'prometheus.yaml': settings } }))

@@ -3,8 +3,11 @@ import { createHmac } from 'node:crypto'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
+import { PrometheusExporter } from '@opentelemetry/exporter-prometheus'
+import { MeterProvider } from '@opentelemetry/sdk-metrics'
 import { createHapax, defineMessage, NotDone, Permanent, silentLogger } from 'hapax'
 import { nats } from 'hapax/nats'
+import { opentelemetry } from 'hapax/opentelemetry'
 import { prometheus } from 'hapax/prometheus'
 import { hmac, webhook } from 'hapax/webhooks'
 import { endWithParent, job, say } from '../child.ts'
@@ -28,7 +31,9 @@ const { place, database, broker, stream, name, everyMs, cleanupMs } = job<ShopJo
 endWithParent()
 
 const store = await openStore(place, { url: database, max: 12 })
-const hapax = createHapax({ store, source: '/shop', logger: silentLogger })
+const exporter = new PrometheusExporter({ preventServerStart: true })
+const instrument = opentelemetry({ meterProvider: new MeterProvider({ readers: [exporter] }) })
+const hapax = createHapax({ store, source: '/shop', logger: silentLogger, instrument })
 const metrics = prometheus(hapax)
 const js = nats({ url: broker, ...HASTY })
 
@@ -97,7 +102,9 @@ const worker = hapax.worker({
 })
 await worker.start()
 
-const server = createServer((_, response) => {
+// The same numbers twice: exported by hapax itself, and by OpenTelemetry.
+const server = createServer((request, response) => {
+  if (request.url === '/opentelemetry') return exporter.getMetricsRequestHandler(request, response)
   response.setHeader('content-type', metrics.contentType).end(metrics.text())
 }).listen(0, '127.0.0.1', () => void say({ port: (server.address() as AddressInfo).port }))
 

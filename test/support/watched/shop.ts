@@ -9,6 +9,8 @@ import type { ShopJob } from './shop-child.ts'
 /** A shop of three processes on PostgreSQL and NATS, scraped by a Prometheus, in which everything happens that the board shows. */
 export interface Shop extends AsyncDisposable {
   readonly prometheus: Prometheus
+  /** The output of the OpenTelemetry exporter for the same processes. */
+  readonly opentelemetry: Prometheus
   /** Where the processes show their metrics. */
   readonly ports: readonly number[]
   /** The links to the database break during COMMIT: before it arrives, and before its answer does. */
@@ -54,9 +56,11 @@ export async function openShop(times: Pick<ShopJob, 'everyMs' | 'cleanupMs'>, de
   if (a === undefined || b === undefined || c === undefined) throw new Error('expected three processes')
   const ports = await Promise.all(processes.map(async ({ child }) => (await child.next()).port))
   const prometheus = stack.use(await Prometheus.scraping(ports))
+  const opentelemetry = stack.use(await Prometheus.scraping(ports, '/opentelemetry'))
   const all = stack.move()
   return {
     prometheus,
+    opentelemetry,
     ports,
     breakCommits: async (count) => {
       for (let i = 0; i < count; i++) await a.proxy.arm(i % 2 === 0 ? 'drop' : 'swallow')
