@@ -224,7 +224,9 @@ function known(attributes: Readonly<Record<string, string>>, headers: Arrival['h
   for (const name of Object.keys(attributes)) {
     const value = attributes[name]
     if (value === undefined || name === 'specversion') continue
-    if (isField(name)) message[FIELDS[name]] = value
+    if (name === 'time') message.time = rfc3339(value)
+    else if (isField(name)) message[FIELDS[name]] = value
+    else if (name === 'datacontenttype') message.datacontenttype = value
     else {
       others ??= withoutPrototype(headers)
       others[name] ??= value
@@ -233,6 +235,12 @@ function known(attributes: Readonly<Record<string, string>>, headers: Arrival['h
   const all = others ?? headers
   for (const _ in all) return { ...message, headers: all }
   return message
+}
+
+/** Some SDKs send the time as a number of milliseconds or seconds since 1970; the number of digits tells which. */
+function rfc3339(time: string): string {
+  const digits = /^(?:\d{13}|\d{10})$/.test(time) ? time.length : 0
+  return digits === 0 ? time : new Date(Number(time) * (digits === 10 ? 1_000 : 1)).toISOString()
 }
 
 function isField(name: string): name is keyof typeof FIELDS {

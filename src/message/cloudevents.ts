@@ -1,5 +1,5 @@
 import type { Arrival } from './arrival.ts'
-import { isJson } from './incoming.ts'
+import { isJson, isTextual } from './incoming.ts'
 import type { IncomingMessage, Message } from './message.ts'
 
 /** A message on its way to a broker: its attributes, and the payload as bytes. */
@@ -110,11 +110,11 @@ export function eachOwnAttribute(
   }
 }
 
-/** JSON goes into the envelope as it is; anything else, also what only claims to be JSON, as base64. */
+/** JSON is embedded as is and text as a string; anything else, including data that only claims to be either, as base64. */
 function structuredBody(attributes: readonly [string, string][], contentType: string, data: Uint8Array): Uint8Array {
   const envelope = JSON.stringify({ ...Object.fromEntries(attributes), datacontenttype: contentType }).slice(0, -1)
   if (data.byteLength === 0) return Buffer.from(`${envelope}}`)
-  const json = isJson(contentType) ? jsonText(data) : undefined
+  const json = isJson(contentType) ? jsonText(data) : isUtf8Text(contentType) ? stringOf(data) : undefined
   const content = json === undefined ? `"data_base64":"${Buffer.from(data).toString('base64')}"` : `"data":${json}`
   return Buffer.from(`${envelope},${content}}`)
 }
@@ -129,7 +129,28 @@ function jsonText(data: Uint8Array): string | undefined {
   }
 }
 
+/** Whether a content type declares text in UTF-8 or a subset of it. */
+function isUtf8Text(contentType: string): boolean {
+  const [, charset = 'utf-8'] = /;\s*charset="?([^\s";]+)/i.exec(contentType) ?? []
+  return isTextual(contentType) && /^(?:utf-?8|us-ascii)$/i.test(charset)
+}
+
+/** Text as a JSON string, unless escapes make it longer than base64: readers limit the size of an event. */
+function stringOf(data: Uint8Array): string | undefined {
+  try {
+    const json = JSON.stringify(everyByte.decode(data))
+    return Buffer.byteLength(json) <= (4 / 3) * data.byteLength + ESCAPES_BYTES ? json : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** Slack for the quotes and line breaks of short texts. */
+const ESCAPES_BYTES = 1_024
+
 const utf8 = new TextDecoder('utf-8', { fatal: true })
+/** Keeps a byte order mark, so that readers get identical bytes. */
+const everyByte = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
 /** Whether a content type says that the body is a whole CloudEvent. */
 export function isStructured(contentType: string | undefined): boolean {

@@ -57,6 +57,25 @@ describe('a CloudEvent', () => {
     })
   })
 
+  it.for([
+    ['1731960000123', '2024-11-18T20:00:00.123Z'],
+    ['1731960000', '2024-11-18T20:00:00.000Z'],
+    ['2024-11-18T21:00:00+01:00', '2024-11-18T21:00:00+01:00'],
+    ['17319600001', '17319600001'],
+    ['yesterday', 'yesterday'],
+  ] as const)('has the time %s as a number of SDKs, or as it was written', ([time, expected]) => {
+    expect(decode({ attributes: { ...PING, time } }).time).toBe(expected)
+    expect(decode(event({ time: /^\d+$/.test(time) ? Number(time) : time })).time).toBe(expected)
+  })
+
+  it('in binary mode has the content type of its data as an attribute, and not as a header', () => {
+    const attributes = { ...PING, datacontenttype: 'text/csv' }
+    const alone = decode({ contentType: undefined, body: 'a,b', attributes })
+    expect(alone).toMatchObject({ datacontenttype: 'text/csv' })
+    expect(alone.headers).toBeUndefined()
+    expect(decode({ contentType: 'text/plain', body: 'a,b', attributes }).datacontenttype).toBe('text/plain')
+  })
+
   it('in structured mode has them in the body, and extensions among the headers', () => {
     const given = event({ data: { n: 1 }, datacontenttype: 'application/x+json', sequence: 7, dry: true, none: null })
     const got = decode({ ...given, headers: { plain: 'p' } })

@@ -66,6 +66,8 @@ function assertSame(got: IncomingMessage, sent: OutgoingMessage, format: EventFo
   const sentHeaders = Object.entries(all).filter(([name]) => !/^(ce[-_]|cloudevents[:_]|content-type$)/i.test(name))
   expect(Object.entries(gotHeaders).sort()).toEqual(sentHeaders.sort())
   if (format === 'binary' || gotData instanceof Uint8Array) expect(Buffer.from(gotData as Uint8Array)).toEqual(data)
+  else if (sent.datacontenttype === 'text/plain' && data.byteLength > 0)
+    expect(gotData).toBe(Buffer.from(data).toString())
   else expect(gotData).toEqual(data.byteLength === 0 ? undefined : JSON.parse(Buffer.from(data).toString()))
 }
 
@@ -167,6 +169,37 @@ describe('encodeEvent', () => {
     for (const data of [Buffer.from('{"a":'), Buffer.from([0xff]), Buffer.from('\ufeff[')]) {
       const { body } = encodeEvent({ id: 'a', source: '/s', type: 't', data }, 'structured')
       expect(JSON.parse(body.toString())).toMatchObject({ data_base64: data.toString('base64') })
+    }
+  })
+
+  const structured = (datacontenttype: string, data: Buffer): Record<string, unknown> => {
+    const { body } = encodeEvent({ id: 'a', source: '/s', type: 't', datacontenttype, data }, 'structured')
+    return JSON.parse(body.toString())
+  }
+
+  it.for(['text/plain', 'text/plain; charset=utf-8', 'Text/CSV; charset="UTF-8"', 'text/html; charset=us-ascii'])(
+    'writes text as a JSON string (%s)',
+    (contentType) => {
+      for (const text of ['"fine": ü\n', '\ufeffwith a byte order mark', '12']) {
+        expect(structured(contentType, Buffer.from(text))).toMatchObject({ datacontenttype: contentType, data: text })
+      }
+    },
+  )
+
+  it.for([
+    ['text/plain; charset=iso-8859-1', Buffer.from('abc')],
+    ['text/plain', Buffer.from([0xff])],
+    ['application/octet-stream', Buffer.from('abc')],
+    ['text/plain', Buffer.alloc(10_000)],
+  ] as const)('writes base64 where it is another encoding, no text, or shorter (%s)', ([contentType, data]) => {
+    expect(structured(contentType, data)).toMatchObject({ data_base64: data.toString('base64') })
+  })
+
+  it('is read as the published text, even at the maximum size and with nothing but escapes', () => {
+    for (const data of [Buffer.alloc(MAX_BYTES, '"'), Buffer.alloc(MAX_BYTES, 'x')]) {
+      const sent = { id: 'a', source: '/s', type: 't', datacontenttype: 'text/plain', data }
+      const got = decodeArrival(carried(encodeEvent(sent, 'structured'), 'ce_'), {}, MAX_BYTES)
+      expect(Buffer.from(got.data as string | Uint8Array).equals(data)).toBe(true)
     }
   })
 

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import type { EventFormat, IncomingMessage, OutgoingMessage } from '../../message/index.ts'
+import { type EventFormat, type IncomingMessage, isTextual, type OutgoingMessage } from '../../message/index.ts'
 import type { Case } from './case.ts'
 import type { DestinationOptions, RawMessage } from './harness.ts'
 import type { Received } from './listener.ts'
@@ -190,12 +190,13 @@ function assertSameMessage(got: IncomingMessage, sent: OutgoingMessage): void {
   const { data, headers = {}, ...attributes } = sent
   assert.deepEqual({ ...gotAttributes }, attributes)
   assert.deepEqual({ ...gotHeaders }, { ...headers })
-  assert.deepEqual(bytesOf(gotData), Buffer.from(data))
+  assert.deepEqual(bytesOf(gotData, sent.datacontenttype), Buffer.from(data))
 }
 
-/** JSON that came inside an event is a value; it was written without spaces. */
-function bytesOf(data: unknown): Buffer {
+/** Data inside an event is a value: a text, or JSON that was written without spaces. */
+function bytesOf(data: unknown, contentType: string | undefined): Buffer {
   if (data === undefined) return Buffer.alloc(0)
+  if (typeof data === 'string' && isTextual(contentType)) return Buffer.from(data)
   return data instanceof Uint8Array ? Buffer.from(data) : Buffer.from(JSON.stringify(data))
 }
 
