@@ -14,6 +14,8 @@ export type {
   FailedStore,
   PurgeOptions,
   ReceiptQuery,
+  RetryAllOptions,
+  RetryFailedOptions,
   SentQuery,
   SettleOptions,
   WaitingQuery,

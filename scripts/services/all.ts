@@ -1,4 +1,5 @@
 import { chromium } from './chromium.ts'
+import { faketime } from './faketime.ts'
 import { galera, rsync } from './galera.ts'
 import { iproute } from './iproute.ts'
 import { kafka } from './kafka.ts'
@@ -15,4 +16,4 @@ import type { Installable, Service } from './service.ts'
 export const services: readonly Service[] = [postgres, mariadb, redis, rabbitmq, nats, kafka]
 
 /** Programs that are only installed: each test that needs one starts its own. Where that fails, these tests are skipped. */
-export const onlyInstalled: readonly Installable[] = [prometheus, chromium, iproute, kcat, galera, rsync]
+export const onlyInstalled: readonly Installable[] = [prometheus, chromium, iproute, kcat, galera, rsync, faketime]

@@ -9,7 +9,7 @@ export type AuditQuery = AuditWhere & NumberedPage
 /** What people can do by hand, as the audit calls it. */
 export const AUDIT_ACTIONS: readonly AuditEntry['action'][] = [
   ...(['retry', 'edit', 'discard', 'release', 'republish', 'settle', 'note', 'begin', 'pause', 'resume'] as const),
-  ...(['cancel', 'move', 'remove', 'add', 'change', 'import', 'cleanup', 'purge'] as const),
+  ...(['cancel', 'move', 'remove', 'add', 'change', 'import', 'cleanup', 'purge', 'recount'] as const),
 ]
 
 /** What people did by hand: who, when, what and why. */

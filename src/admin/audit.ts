@@ -10,6 +10,15 @@ export interface By {
   readonly note?: string
 }
 
+/** Options of a retry: the actor, and what the actor has confirmed. */
+export interface RetryFailedOptions extends By {
+  /**
+   * Confirms that you have checked the handler's effects. Required for a message that failed as `broken-atomicity`: some of its effects may
+   * have been committed, and a retry would repeat them. The audit records the confirmation. @default false
+   */
+  readonly effectsChecked?: boolean
+}
+
 /** How long a note may be. */
 export const MAX_NOTE_BYTES = 1000
 
@@ -19,6 +28,20 @@ export function auditOf(action: Audit['action'], by: By = {}): Audit {
   const actor = by.actor === undefined ? user() : text('actor', by.actor)
   return by.note === undefined ? { action, actor } : { action, actor, note: text('note', by.note, MAX_NOTE_BYTES) }
 }
+
+/** The audit entry of a retry; records whether the effects were checked first. */
+export function auditOfRetry(
+  by: By | undefined,
+  checked: boolean,
+  action: 'retry' | 'edit' | 'begin' = 'retry',
+): Audit {
+  const audit = auditOf(action, by)
+  if (!checked) return audit
+  const { note } = audit
+  return { ...audit, note: note === undefined ? CHECKED : `${CHECKED}: ${note}` }
+}
+
+const CHECKED = 'effects checked'
 
 function user(): string {
   try {

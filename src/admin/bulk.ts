@@ -29,6 +29,12 @@ export interface BulkOptions {
   readonly signal?: AbortSignal
 }
 
+/** Options of bulk retries. */
+export interface RetryAllOptions extends BulkOptions {
+  /** As for `retry`, for every match. Without it, messages that failed as `broken-atomicity` are skipped and count as errors. @default false */
+  readonly effectsChecked?: boolean
+}
+
 /** The result for one row. `gone`: the row was changed or deleted by another call meanwhile. */
 export type BulkResult = RowResult
 
@@ -58,37 +64,33 @@ const PAGE = 500
 export async function bulk(clock: Clock, work: BulkWork, options: BulkOptions): Promise<BulkSummary> {
   const { limit, perSecond, onResult, signal } = checkedBulk(options)
   const counts = { done: 0, gone: 0, errors: 0 }
+  const seqs = await chosen(work, limit, signal)
   const begun = clock.monotonic()
-  let count = 0
-  for await (const seq of rows(work, limit)) {
+  for (const [index, seq] of seqs.entries()) {
     if (perSecond !== undefined) {
-      const waitMs = begun + (count * 1000) / perSecond - clock.monotonic()
+      const waitMs = begun + (index * 1000) / perSecond - clock.monotonic()
       if (waitMs > 0) await pause(clock, waitMs, signal)
     }
     if (signal?.aborted) return { ...counts, stopped: true }
     const result = await changed(work, seq)
-    count += 1
     counts[result.result === 'error' ? 'errors' : result.result] += 1
     onResult?.(result)
   }
   return { ...counts, stopped: false }
 }
 
-async function* rows(work: BulkWork, limit: number): AsyncGenerator<string> {
+/** All of them, before any is changed: a row that somebody else retries and that fails again keeps its number, but not its mark. */
+async function chosen(work: BulkWork, limit: number, signal: AbortSignal | undefined): Promise<readonly string[]> {
   const last = await work.newest()
-  if (last === undefined) return
-  let left = limit
-  let after: string | undefined
-  while (left > 0) {
-    const page = await work.page(after, Math.min(PAGE, left))
-    for (const seq of page) {
-      if (compareSeq(seq, last) > 0) return
-      yield seq
-    }
-    if (page.length === 0) return
-    after = page.at(-1)
-    left -= page.length
-  }
+  const seqs: string[] = []
+  if (last === undefined) return seqs
+  do {
+    const page = await work.page(seqs.at(-1), Math.min(PAGE, limit - seqs.length))
+    const wanted = page.filter((seq) => compareSeq(seq, last) <= 0)
+    for (const seq of wanted) seqs.push(seq)
+    if (page.length === 0 || wanted.length < page.length) break
+  } while (seqs.length < limit && !signal?.aborted)
+  return seqs
 }
 
 async function changed(work: BulkWork, seq: string): Promise<BulkResult> {

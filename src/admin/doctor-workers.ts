@@ -2,7 +2,7 @@
 
 import { OTHERS } from '../consumer/index.ts'
 import type { Finding, Share, StoreStatus, StoreWorkers } from '../contracts/index.ts'
-import { ALL_LANES, LANES, lanesOf } from '../message/index.ts'
+import { ALL_LANES, isDeliveries, LANES, lanesOf } from '../message/index.ts'
 import { isScope } from '../requests/index.ts'
 import { namesakeText, type Serves, servesOf } from '../worker/index.ts'
 
@@ -71,6 +71,34 @@ export async function strandedFindings(
     if (types.size > 0) findings.push(strandedFinding(consumer, [...types].sort()))
   }
   return findings
+}
+
+/** Messages without a key that wait in inboxes of consumers with `order`. */
+export async function keylessFindings(
+  store: Pick<StoreWorkers, 'look'>,
+  { consumers }: StoreStatus,
+  subscriptions: readonly (Subscription & { readonly ordered: boolean })[],
+): Promise<readonly Finding[]> {
+  const findings: Finding[] = []
+  for (const { consumer, waiting, retrying } of consumers) {
+    const its = subscriptions.filter((each) => each.consumer === consumer)
+    if (waiting + retrying === 0 || isDeliveries(consumer) || !its.some(({ ordered }) => ordered)) continue
+    const types = [...its.map(({ type }) => type), OTHERS]
+    const [look] = await store.look([{ ...unrecorded(consumer), types }])
+    const keyless = look?.entries.filter(({ key }) => key === null).length ?? 0
+    if (keyless > 0) findings.push(keylessFinding(consumer, keyless))
+  }
+  return findings
+}
+
+function keylessFinding(consumer: string, count: number): Finding {
+  return {
+    check: 'keys',
+    level: 'warning',
+    message: `${messages(count)} without a key ${count === 1 ? 'waits' : 'wait'} in the inbox of consumer ${consumer}, which keeps order`,
+    advice:
+      "They are not ordered. Give their types a key (defineMessage(type, { key })), have senders set one (partitionkey), or locate it with 'key' in .from().",
+  }
 }
 
 /** With order, also types that are recorded are among the entries. */

@@ -3,8 +3,9 @@
 import { asError, isHapaxError, messageOf, safe, shellWord } from '../base/index.ts'
 import type { ClaimStore, Finding, Store, StoreKeys, StoreSchema, StoreStatus } from '../contracts/index.ts'
 import { servesOf } from '../worker/index.ts'
+import { clockFindings } from './doctor-clock.ts'
 import { endpointFindings } from './doctor-endpoints.ts'
-import { strandedFindings, workerFindings } from './doctor-workers.ts'
+import { keylessFindings, strandedFindings, workerFindings } from './doctor-workers.ts'
 import {
   DAY_MS,
   type DoctorOptions,
@@ -16,7 +17,7 @@ import {
 } from './growth.ts'
 
 /** The parts of a store that `doctor` looks at. */
-type Looked = Pick<Store<never>, 'schema' | 'admin' | 'subscriptions' | 'workers' | 'keys' | 'endpoints'>
+type Looked = Pick<Store<never>, 'schema' | 'admin' | 'subscriptions' | 'workers' | 'keys' | 'endpoints' | 'clock'>
 
 /** Checks the schema, the settings of the database, the workers and the growth of tables. A check that fails is itself a finding. */
 export async function doctor(
@@ -33,13 +34,16 @@ export async function doctor(
     const status = await store.admin.status()
     const subscriptions = await store.subscriptions.list()
     const stranded = await strandedFindings(store.workers, status, subscriptions)
-    const workers = [...workerFindings(status, subscriptions), ...stranded]
+    const keyless = await keylessFindings(store.workers, status, subscriptions)
+    const workers = [...workerFindings(status, subscriptions), ...stranded, ...keyless]
     const old = await withOldReceipts(store.admin, status, options.maxAgeMs?.receipts, limits)
     const endpoints = endpointFindings(await store.endpoints.look(), status)
     const paused = pauseFindings(status)
+    const steps = await clockFindings(store, status.at)
     return [
       ...workers,
       ...paused,
+      ...steps,
       ...endpoints,
       ...statusFindings(status, now(), limits),
       ...growthFindings(status, old, limits),
@@ -117,6 +121,8 @@ async function attempt(check: string, look: () => Promise<readonly Finding[]>): 
 
 function adviceOn(error: unknown): string {
   if (isHapaxError(error, 'store-unavailable')) return 'Make sure that the database can be reached, and run this again.'
+  if (isHapaxError(error, 'schema-newer'))
+    return 'Install the version of hapax that migrated the database, or a newer one.'
   if (isHapaxError(error, 'schema-drift')) return 'Use the version of hapax that made the schema, or another schema.'
   if (isDenied(error)) return 'Run this as the user of hapax, or grant this user the missing permission.'
   return 'Run this again. If the error persists, the message says what the database refused.'

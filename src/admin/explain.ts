@@ -2,7 +2,7 @@
 
 import { inParallel } from '../base/index.ts'
 import type { Store, Trace } from '../contracts/index.ts'
-import { keyRange, originOf, spreadSource } from '../message/index.ts'
+import { inTimeOrder, keyRange, originOf, spreadSource } from '../message/index.ts'
 import { servesOf } from '../worker/index.ts'
 
 /** What `explain` reads. */
@@ -19,7 +19,7 @@ export async function explain(
   // Without a source, all rows that begin like the key were found, or all that there are.
   if (source === undefined && (scan || keyRange(id) !== undefined)) return found
   const copies = await copiesOf(store, id, source, found)
-  return [...found, ...copies].sort((a, b) => a.at.getTime() - b.at.getTime())
+  return inTimeOrder([...found, ...copies])
 }
 
 /** A copy has a source that is made of its endpoint and the source of the event. */

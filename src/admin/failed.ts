@@ -15,9 +15,9 @@ import type {
 import { SETTLED } from '../contracts/index.ts'
 import { MAX_RESULT_BYTES } from '../leased/index.ts'
 import { jsonOf, MAX_TEXT_BYTES, stubOf } from '../message/index.ts'
-import { refuseRetry, refuseStub } from '../worker/index.ts'
-import { auditOf, type By, MAX_NOTE_BYTES } from './audit.ts'
-import { type BulkOptions, type BulkSummary, bulk, checkedSeq, pageSize } from './bulk.ts'
+import { refuseRetry, refuseStub, refuseUnchecked } from '../worker/index.ts'
+import { auditOf, auditOfRetry, type By, MAX_NOTE_BYTES, type RetryFailedOptions } from './audit.ts'
+import { type BulkOptions, type BulkSummary, bulk, checkedSeq, pageSize, type RetryAllOptions } from './bulk.ts'
 import { edited } from './edit.ts'
 import type { Operations } from './operations.ts'
 import { type Chosen, chosenFailed, failedWhere } from './where.ts'
@@ -29,6 +29,8 @@ export type FailedQuery = Omit<FailedFilter, 'limit'> & { readonly limit?: numbe
 export interface EditOptions {
   /** Who edits, and why, for the audit. */
   readonly by?: By
+  /** As for `retry`: the edited message would repeat effects that the original one has committed. @default false */
+  readonly effectsChecked?: boolean
   /** The id of the new message. @default a fresh one */
   readonly id?: string
   /**
@@ -51,6 +53,8 @@ export interface SettleOptions {
   readonly result?: unknown
   /** Who settles it, and why, for the audit. */
   readonly by?: By
+  /** As for `retry`, because settling retries the message. @default false */
+  readonly effectsChecked?: boolean
 }
 
 /** What the tools for failed messages need. */
@@ -120,17 +124,23 @@ export class FailedMessages {
   /**
    * Tries a message again under its own id, due at once: from its place if it holds its key, else at the end of its key. Rejects with
    * `not-found` if it is not there, or was replaced; with `conflict` if its id belongs to another message, whose external calls would be
-   * taken for its own; and with `not-whole` if only a part of it could be kept.
+   * taken for its own; with `not-whole` if only a part of it could be kept; and with `effects-unchecked` if some of its effects may have been
+   * committed, unless `effectsChecked` confirms that they were checked.
    */
-  async retry(seq: string, by?: By): Promise<void> {
-    if (!(await this.#retry(checkedSeq(seq), auditOf('retry', by)))) throw notFound(seq)
+  async retry(seq: string, options: RetryFailedOptions = {}): Promise<void> {
+    object('options', options)
+    const { effectsChecked, ...by } = options
+    const checked = flag('effectsChecked', effectsChecked, false)
+    if (!(await this.#retry(checkedSeq(seq), auditOfRetry(by, checked), checked))) throw notFound(seq)
   }
 
   /** Retries all of these, oldest first; `{ all: true }` means all there are. */
-  async retryAll(where: Chosen<FailedWhere>, options: BulkOptions = {}): Promise<BulkSummary> {
+  async retryAll(where: Chosen<FailedWhere>, options: RetryAllOptions = {}): Promise<BulkSummary> {
     object('options', options)
-    const audit = auditOf('retry', options.by)
-    return this.#all(where, options, (seq) => this.#retry(seq, audit))
+    const { effectsChecked, ...others } = options
+    const checked = flag('effectsChecked', effectsChecked, false)
+    const audit = auditOfRetry(others.by, checked)
+    return this.#all(where, others, (seq) => this.#retry(seq, audit, checked))
   }
 
   /** The journal of a failed message: its external calls, in the order in which they began, and its notes. */
@@ -144,13 +154,15 @@ export class FailedMessages {
    * `not-found` if there is no such message or effect, and with `conflict` if the journal knows that the call ended otherwise.
    */
   async settle(seq: string, options: SettleOptions): Promise<void> {
-    noOthers('options', options, ['effect', 'as', 'result', 'by'])
+    noOthers('options', options, ['effect', 'as', 'result', 'by', 'effectsChecked'])
     text('effect', options.effect)
     const { actor } = auditOf('settle', options.by)
     const audit = auditOf('settle', { actor, note: settleNote(options) })
     const end = settlement(options)
     const { journal } = this.#options.store
     const failed = await this.#existing(seq)
+    const checked = flag('effectsChecked', options.effectsChecked, false)
+    if (!checked) refuseUnchecked(failed)
     const { consumer, message } = failed
     const ref = { consumer, messageKey: message.messageKey, name: text('effect', options.effect) }
     const known = (await effectsOf(journal, failed)).find(({ name }) => name === ref.name)
@@ -158,7 +170,7 @@ export class FailedMessages {
     const settled = await journal.settle(ref, end, audit)
     if (!settled && (known.state !== end.state || known.result !== end.result)) throw settledBefore(known)
     // If the process ends here, the message is still failed and its effect is settled: the call can be repeated.
-    await this.retry(seq, options.by)
+    await this.retry(seq, { ...options.by, effectsChecked: checked })
   }
 
   async #existing(seq: string): Promise<FailedMessage> {
@@ -179,9 +191,9 @@ export class FailedMessages {
     return this.#all(where, options, (seq) => this.#discard(seq, audit))
   }
 
-  async #retry(seq: string, audit: Audit): Promise<boolean> {
+  async #retry(seq: string, audit: Audit, effectsChecked: boolean): Promise<boolean> {
     const failed = await this.#failed.get(seq)
-    if (failed !== undefined) refuseRetry(failed)
+    if (failed !== undefined) refuseRetry(failed, effectsChecked)
     const there = await this.#failed.retry(seq, audit)
     if (there) this.#options.wake()
     return there
@@ -217,8 +229,10 @@ export class FailedStore extends FailedMessages {
     this.#options = options
   }
 
-  override retryAll(where: Chosen<FailedWhere>, options: BulkOptions = {}): Promise<BulkSummary> {
-    return this.#options.operations.carryOut('retry', where, options)
+  override async retryAll(where: Chosen<FailedWhere>, options: RetryAllOptions = {}): Promise<BulkSummary> {
+    object('options', options)
+    const { effectsChecked, ...others } = options
+    return this.#options.operations.carryOut('retry', where, others, effectsChecked)
   }
 
   override discardAll(where: Chosen<FailedWhere>, options: BulkOptions = {}): Promise<BulkSummary> {
@@ -229,18 +243,20 @@ export class FailedStore extends FailedMessages {
    * Replaces a failed message by one with other data. The new message has an id of its own, because an id stands for one payload;
    * its `causationId` names the old one, which stays in the failed store as replaced.
    * Rejects with `not-found` if the message is not there, or was replaced before; with `conflict` if the new id was used before, or if
-   * the message has made external calls, which would be repeated under other keys; and with `not-whole` if not even its type and key
-   * could be kept as they were.
+   * the message has made external calls, which would be repeated under other keys; with `not-whole` if not even its type and key
+   * could be kept as they were; and with `effects-unchecked` as for `retry`.
    */
   async edit(seq: string, data: unknown, options: EditOptions = {}): Promise<{ readonly id: string }> {
-    noOthers('options', options, ['by', 'id', 'exact'])
-    const audit = auditOf('edit', options.by)
+    noOthers('options', options, ['by', 'id', 'exact', 'effectsChecked'])
+    const checked = flag('effectsChecked', options.effectsChecked, false)
+    const audit = auditOfRetry(options.by, checked, 'edit')
     const exact = flag('exact', options.exact, false)
     const { store, mintId, maxBytes, wake } = this.#options
     const id = options.id === undefined ? mintId() : text('id', options.id, MAX_TEXT_BYTES)
     const failed = await store.failed.get(checkedSeq(seq))
     if (failed === undefined) throw notFound(seq)
     await refuseCalled(store.journal, failed)
+    if (!checked) refuseUnchecked(failed)
     if (stubOf(failed.message)?.escaped) refuseStub(failed)
     const message = edited(failed.message, id, data, { exact, maxBytes })
     if (!(await store.failed.edit(seq, message, audit))) throw notFound(seq)

@@ -1,6 +1,6 @@
-export type { By } from './audit.ts'
+export type { By, RetryFailedOptions } from './audit.ts'
 export { AUDIT_ACTIONS, AuditLog, type AuditQuery } from './audit-log.ts'
-export type { BulkOptions, BulkResult, BulkSummary } from './bulk.ts'
+export type { BulkOptions, BulkResult, BulkSummary, RetryAllOptions } from './bulk.ts'
 export { type AuditCleanupOptions, type CleanupOptions, cleanup, cleanupAudit } from './cleanup.ts'
 export { doctor, leaseDoctor } from './doctor.ts'
 export { Endpoints, type EndpointTest, type ListedEndpoint } from './endpoints.ts'

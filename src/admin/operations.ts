@@ -1,7 +1,17 @@
-import { expected, HapaxError, noOthers, numberFrom, object, pause, type Random, uuidv7Time } from '../base/index.ts'
+import {
+  expected,
+  flag,
+  HapaxError,
+  noOthers,
+  numberFrom,
+  object,
+  pause,
+  type Random,
+  uuidv7Time,
+} from '../base/index.ts'
 import type { Audit, BulkOperation, FailedWhere, OperationWork, SentWhere } from '../contracts/index.ts'
 import { LEASE_MS, type OperationEngine, OperationKeeper, OperationRun } from '../worker/index.ts'
-import { auditOf, type By } from './audit.ts'
+import { auditOf, auditOfRetry, type By } from './audit.ts'
 import { type BulkOptions, type BulkSummary, checkedBulk, mostRows, pageSize } from './bulk.ts'
 import { type Chosen, chosenFailed, chosenSent } from './where.ts'
 
@@ -16,6 +26,8 @@ export type OperationOptions = (
   readonly limit?: number
   /** Who begins it, and why, for the audit. */
   readonly by?: By
+  /** For retries: as for `failed.retry`, for every match. Without it, messages that failed as `broken-atomicity` count as errors. @default false */
+  readonly effectsChecked?: boolean
   /** A UUIDv7 of your own: beginning the same one twice begins it once. @default a fresh one */
   readonly id?: string
 }
@@ -42,12 +54,12 @@ export class Operations {
 
   /** Begins an operation and leaves it to the workers, of this process or another. Returns it with the exact number of its rows. */
   async begin(options: OperationOptions): Promise<BulkOperation> {
-    noOthers('options', options, ['kind', 'where', 'all', 'perSecond', 'limit', 'by', 'id'])
+    noOthers('options', options, ['kind', 'where', 'all', 'perSecond', 'limit', 'by', 'effectsChecked', 'id'])
     const { kind, where = {}, all, perSecond, limit, by, id } = options
-    const chosen = { ...where, ...(all !== undefined && { all }) }
+    const work = workOf(kind, { ...where, ...(all !== undefined && { all }) }, options.effectsChecked)
     if (id !== undefined && uuidv7Time(id) === undefined) expected('id', 'a UUIDv7', id)
     const rate = { ...(perSecond !== undefined && { perSecond }), ...(limit !== undefined && { limit }) }
-    const begun = await this.#begin(workOf(kind, chosen), rate, auditOf('begin', by), id?.toLowerCase())
+    const begun = await this.#begin(work, rate, auditOfBegin(work, by), id?.toLowerCase())
     this.#options.begun()
     return begun
   }
@@ -102,11 +114,12 @@ export class Operations {
     kind: OperationWork['kind'],
     where: Chosen<FailedWhere | SentWhere>,
     options: BulkOptions,
+    effectsChecked?: boolean,
   ): Promise<BulkSummary> {
     object('options', options)
-    const work = workOf(kind, where)
+    const work = workOf(kind, where, effectsChecked)
     checkedBulk(options)
-    const { id } = await this.#begin(work, options, auditOf('begin', options.by))
+    const { id } = await this.#begin(work, options, auditOfBegin(work, options.by))
     const { onResult } = options
     const telling = onResult === undefined ? options : { ...options, onResult: apart(onResult) }
     try {
@@ -182,10 +195,22 @@ interface WorkOptions {
 /** How long to wait before looking again at an operation that another process works on. */
 const AGAIN_MS = 250
 
-function workOf(kind: OperationWork['kind'], where: Chosen<FailedWhere | SentWhere>): OperationWork {
-  if (kind === 'retry' || kind === 'discard') return { kind, where: chosenFailed(where) }
+function workOf(
+  kind: OperationWork['kind'],
+  where: Chosen<FailedWhere | SentWhere>,
+  effectsChecked: boolean | undefined,
+): OperationWork {
+  const checked = flag('effectsChecked', effectsChecked, false)
+  if (kind === 'retry') return { kind, where: chosenFailed(where), ...(checked && { effectsChecked: true }) }
+  if (checked) expected('effectsChecked', 'absent unless messages are retried', checked)
+  if (kind === 'discard') return { kind, where: chosenFailed(where) }
   if (kind !== 'republish') expected('kind', `'retry', 'discard' or 'republish'`, kind)
   return { kind, where: chosenSent(where) }
+}
+
+/** The audit entry of the start of an operation and of each of its rows. */
+function auditOfBegin(work: OperationWork, by: By | undefined): Audit {
+  return auditOfRetry(by, work.kind === 'retry' && work.effectsChecked === true, 'begin')
 }
 
 function checkedId(id: string): string {

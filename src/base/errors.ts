@@ -40,6 +40,7 @@ export type ErrorCode =
   | 'no-consumer'
   // the handler's transaction
   | 'broken-atomicity'
+  | 'effects-unchecked'
   | 'transaction-aborted'
   | 'transaction-closed'
   | 'transaction-conflict'
@@ -88,6 +89,8 @@ export type ErrorCode =
   | 'store-unavailable'
   | 'schema-missing'
   | 'schema-outdated'
+  | 'schema-newer'
+  | 'unsupported-sql-mode'
   | 'schema-drift'
   | 'unrecognised-result'
   | 'not-found'

@@ -1,6 +1,6 @@
 import { asError, faultFields } from './errors.ts'
 import type { Logger } from './logger.ts'
-import { expected, word } from './options.ts'
+import { expected } from './options.ts'
 import type { Horizon, State } from './state.ts'
 
 /** What is known of an outside call: begun; happened; certainly did not happen; unknown. */
@@ -67,6 +67,8 @@ export interface HapaxEvents {
   mismatch: { consumer: string; message: MessageRef; takenAt?: Date }
   /** Written to the inbox. */
   stored: { consumer: string; message: MessageRef }
+  /** A consumer with `order` took a message that arrived or was stored without a key. Emitted once per process, consumer and type. */
+  keyless: { consumer: string; message: MessageRef }
   /** The handler failed and will be called again. */
   retrying: { consumer: string; message: MessageRef; attempt: number; delayMs: number; error: Error }
   /** Moved to the failed store. */
@@ -168,6 +170,11 @@ export interface HapaxEvents {
   paused: { origin: 'inbox' | 'outbox'; scope: string; actor: string; note: string | null }
   /** A worker serves it again. */
   resumed: { origin: 'inbox' | 'outbox'; scope: string }
+  /**
+   * A worker noticed that the database clock went back, by at least `byMs`, and restarted the pending waits from the new time.
+   * `recounted`: the number of rows it changed.
+   */
+  'clock-went-back': { byMs: number; recounted: number }
   /** A part of a worker failed and will go on. */
   'worker-error': { consumers: readonly string[]; error: Error }
 }
@@ -186,6 +193,7 @@ function noListeners(): Listeners {
     duplicate: new Set(),
     mismatch: new Set(),
     stored: new Set(),
+    keyless: new Set(),
     retrying: new Set(),
     failed: new Set(),
     effect: new Set(),
@@ -216,6 +224,7 @@ function noListeners(): Listeners {
     'worker-recovered': new Set(),
     paused: new Set(),
     resumed: new Set(),
+    'clock-went-back': new Set(),
     'worker-error': new Set(),
   }
 }
@@ -230,7 +239,8 @@ export class EventHub implements Events {
   }
 
   on<Name extends keyof HapaxEvents>(name: Name, listener: (event: HapaxEvents[Name]) => void): () => void {
-    word('name of the event', Object.keys(this.#listeners), name)
+    const names = Object.keys(this.#listeners)
+    if (!names.includes(name)) expected('name of the event', `one of ${names.join(', ')}`, name)
     if (typeof listener !== 'function') expected('listener', 'a function', listener)
     const listeners = this.#listeners[name]
     listeners.add(listener)

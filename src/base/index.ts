@@ -70,6 +70,7 @@ export {
   word,
 } from './options.ts'
 export { Outages } from './outages.ts'
+export { isRunning, processMark } from './process-mark.ts'
 export { format, type Random, randomOption, systemRandom, uuidv7Source, uuidv7Time } from './random.ts'
 export { type Redact, redact, redactOption } from './redact.ts'
 export { exactJson, safe, safeJson, safeLines, shellWord } from './safe-json.ts'

@@ -76,7 +76,8 @@ export class ClaimConsumerCore implements ClaimConsumer, Fed {
     this.#turns = new Turns(name)
     this.#work = new ClaimedWork(engine, name, this.settings, this.#registry)
     const { missingId, maxAgeMs } = this.settings
-    this.#policy = { missingId, maxAgeMs, maxBytes: engine.maxBytes, clock: engine.clock }
+    const typeOf: IntakePolicy['typeOf'] = (type) => this.#registry.handlers.get(type)?.type
+    this.#policy = { missingId, maxAgeMs, maxBytes: engine.maxBytes, clock: engine.clock, ordered: false, typeOf }
   }
 
   /** Registers the handler of a message type. */

@@ -59,6 +59,14 @@ export function elsewhere(): HapaxError {
   return new HapaxError('busy', 'another process is working on this message')
 }
 
+/** The store has lost part of a message: without its journal, a call that was made would look as if it had not been. */
+export function halfLost(): HapaxError {
+  return new HapaxError(
+    'store-unavailable',
+    'the message is incomplete in the store, because one of its keys was evicted or deleted: it cannot be processed',
+  )
+}
+
 /** A suspect that may not run yet; see `Quarantine`. */
 export function notItsTurn(): HapaxError {
   return new HapaxError('busy', 'the process that had this message crashed or hung; only few such messages run at once')

@@ -35,7 +35,7 @@ import { defineMessage, factsOfStored, recordFailure, type StoredMessage } from 
 import { type Captured, type HttpSettings, REQUEST_TYPE } from '../requests/index.ts'
 import { Call } from './call.ts'
 import type { ClaimServed } from './line.ts'
-import { crashLoop, elsewhere, Quarantine } from './quarantine.ts'
+import { crashLoop, elsewhere, halfLost, Quarantine } from './quarantine.ts'
 import { type ClaimEngine, PUT_BACK_MS, SUSPECT_MS } from './work.ts'
 
 /** A claimed request. */
@@ -116,7 +116,10 @@ export class RequestWork implements ClaimServed {
   start(): void {}
 
   /** Claims a request and runs it, if nobody else has it. A suspect runs beside few others, or none; it is `busy` until it may. */
-  async take(message: StoredMessage, call: RequestCall): Promise<Ran | Exclude<Claimed, { readonly kind: 'ours' }>> {
+  async take(
+    message: StoredMessage,
+    call: RequestCall,
+  ): Promise<Ran | Exclude<Claimed, { readonly kind: 'ours' | 'torn' }>> {
     const claimed = await this.#claim(message, false)
     if (claimed.kind === 'ours') return this.#run({ ...claimed, message }, call)
     if (claimed.kind !== 'suspect') return claimed
@@ -141,12 +144,13 @@ export class RequestWork implements ClaimServed {
     return { running: claims.map((claim) => this.#stored(claim, signal)), nextMs }
   }
 
-  async #claim(message: StoredMessage, alone: boolean): Promise<Claimed> {
+  async #claim(message: StoredMessage, alone: boolean): Promise<Exclude<Claimed, { readonly kind: 'torn' }>> {
     const { store, random } = this.#engine
     const { leaseMs, maxDurationMs } = this.#lease
     const findableMs = this.#http.keepMs + maxDurationMs
     const options = { token: random.token(), leaseMs, alone, strict: true, findableMs }
     const [claimed] = await store.claims.claim(this.name, [message], options)
+    if (claimed?.kind === 'torn') throw halfLost()
     return claimed ?? { kind: 'busy' }
   }
 

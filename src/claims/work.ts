@@ -51,7 +51,7 @@ import {
 import { factsOfStored, type Received, recordFailure, type StoredMessage } from '../message/index.ts'
 import type { DatabaseClock, Floor } from '../transaction/index.ts'
 import { Call } from './call.ts'
-import { crashLoop, elsewhere, notDue, notItsTurn, Quarantine } from './quarantine.ts'
+import { crashLoop, elsewhere, halfLost, notDue, notItsTurn, Quarantine } from './quarantine.ts'
 
 /** What every part of a hapax on a claim store shares. */
 export interface ClaimEngine extends EffectEngine {
@@ -218,6 +218,8 @@ export class ClaimedWork {
         return { ...this.#reporter.busy(stored, notDue()), retryAfterMs: claimed.leftMs }
       case 'busy':
         return this.#reporter.busy(stored, elsewhere())
+      case 'torn':
+        return this.#reporter.busy(stored, halfLost())
     }
   }
 

@@ -33,7 +33,7 @@ export interface RowsWork {
   readonly afterwards?: string
   /** The full seq of what was typed, which may be its number alone; undefined if there is no such row. */
   named(typed: string): Promise<string | undefined>
-  /** The row in a few words; undefined if it does not exist or cannot be changed in this way. */
+  /** A short description of the row; undefined if it does not exist. In a dry run it rejects wherever the change would. */
   describe(seq: string): Promise<string | undefined>
   one(seq: string, by: By): Promise<void>
   /** How many rows match the filter. */
@@ -128,12 +128,9 @@ async function untilTurn(begun: number, index: number, perSecond: number, signal
 }
 
 async function changeOne(work: RowsWork, seq: string, options: RowsOptions): Promise<RowResult> {
-  const what = await work.describe(seq)
-  if (options.dryRun) {
-    if (what !== undefined) return { seq, result: 'done', what }
-    return notThere(seq)
-  }
   try {
+    const what = await work.describe(seq)
+    if (options.dryRun) return what === undefined ? notThere(seq) : { seq, result: 'done', what }
     await work.one(seq, byOf(options))
     return { seq, result: 'done', ...(what !== undefined && { what }) }
   } catch (thrown) {

@@ -23,6 +23,24 @@ export interface ChangeOptions extends ByOptions {
   readonly json?: true
 }
 
+/** Adds the option by which a person confirms that the effects of a message were checked. */
+export function withChecked(command: Command): Command {
+  return command.option(
+    '--effects-checked',
+    "confirm that you checked the handler's effects: required for messages that failed as broken-atomicity",
+  )
+}
+
+/** Options of commands that rerun failed messages. */
+export interface CheckedOptions {
+  readonly effectsChecked?: true
+}
+
+/** These options as the API takes them. */
+export function checkedOf({ effectsChecked }: CheckedOptions): { readonly effectsChecked?: true } {
+  return effectsChecked === undefined ? {} : { effectsChecked }
+}
+
 /** What the audit records. */
 export function byOf({ actor, note }: ByOptions): By {
   return { ...(actor !== undefined && { actor }), ...(note !== undefined && { note }) }

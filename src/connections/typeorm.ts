@@ -49,6 +49,7 @@ function ormOn<Tx extends object>(on: SqlDatabase, dataSource: DataSource<Tx>): 
     isOver: (error) => isReleased(fieldOf(error, 'cause')),
     asOfDriver,
     queue: clientOf,
+    counts: true,
     isNested: (tx) => Number(fieldOf(runnerOf(tx), 'transactionDepth')) > 1,
     client: { ...amongConnections(database, () => []), of: clientOf },
     listen: () => {

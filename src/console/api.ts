@@ -365,8 +365,14 @@ interface Posted {
   readonly note?: string
 }
 
+/** POST api/failed/:seq/retry. */
+export interface PostedRetry extends Posted {
+  /** The user has checked the handler's effects: required for messages that failed as `broken-atomicity`. Also for edits and settlements. */
+  readonly effectsChecked?: true | undefined
+}
+
 /** POST api/failed/:seq/edit -> { id } of the message in its place. `data` is the new payload as text, and replaces it exactly. */
-export interface PostedEdit extends Posted {
+export interface PostedEdit extends PostedRetry {
   readonly data: string
 }
 
@@ -379,6 +385,8 @@ export interface PostedOperation extends Posted {
   readonly perSecond?: number
   /** A UUIDv7 that the page has minted, so that a repeated click is one operation. */
   readonly id?: string
+  /** For retries: includes messages that failed as `broken-atomicity`, which count as errors otherwise. */
+  readonly effectsChecked?: true
 }
 
 /** POST api/failed/count -> { count }: exactly how many an operation would be about, now. */
@@ -395,7 +403,7 @@ export interface PostedRelease extends Posted {
 }
 
 /** POST api/failed/:seq/settle: what a person knows of an unknown effect. `retry`: the message is tried again afterwards. */
-export interface PostedSettle extends Posted {
+export interface PostedSettle extends PostedRetry {
   readonly effect: string
   readonly state: 'done' | 'not-done'
   /** JSON text that the handler gets as the result. */
@@ -410,6 +418,7 @@ interface PostedLogin {
 /** What the page posts. */
 export type PostedBody =
   | Posted
+  | PostedRetry
   | PostedEdit
   | PostedOperation
   | PostedCount

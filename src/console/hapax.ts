@@ -1,4 +1,4 @@
-import type { By, EditOptions, FailedQuery, SentQuery, SettleOptions } from '../admin/index.ts'
+import type { By, EditOptions, FailedQuery, RetryFailedOptions, SentQuery, SettleOptions } from '../admin/index.ts'
 import type {
   AuditEntry,
   AuditWhere,
@@ -49,6 +49,7 @@ interface Begun {
   readonly where?: FailedWhere
   readonly all?: true
   readonly perSecond?: number
+  readonly effectsChecked?: boolean
   readonly by?: By
   readonly id?: string
 }
@@ -66,7 +67,7 @@ export interface ConsoleHapax {
     groups(query?: FailedWhere & { readonly limit?: number }): Promise<readonly FailedGroup[]>
     get(seq: string): Promise<FailedMessage | undefined>
     effects(seq: string): Promise<readonly EffectRow[]>
-    retry(seq: string, by?: By): Promise<void>
+    retry(seq: string, options?: RetryFailedOptions): Promise<void>
     discard(seq: string, by?: By): Promise<void>
     edit(seq: string, data: unknown, options?: EditOptions): Promise<{ readonly id: string }>
     settle(seq: string, options: SettleOptions): Promise<void>

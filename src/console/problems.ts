@@ -22,6 +22,7 @@ const STATUSES: Readonly<Record<string, number>> = {
   'not-found': 404,
   conflict: 409,
   'not-whole': 409,
+  'effects-unchecked': 409,
   'invalid-payload': 422,
   unstorable: 422,
   'too-large': 413,
@@ -30,6 +31,7 @@ const STATUSES: Readonly<Record<string, number>> = {
   'store-unavailable': 503,
   'schema-missing': 503,
   'schema-outdated': 503,
+  'schema-newer': 503,
   'schema-drift': 503,
   'pool-too-small': 503,
   closed: 503,
@@ -46,6 +48,7 @@ const TITLES: Readonly<Record<number, string>> = {
   415: 'Unsupported Media Type',
   421: 'Misdirected Request',
   422: 'Unprocessable Content',
+  429: 'Too Many Requests',
   503: 'Service Unavailable',
 }
 

@@ -3,7 +3,8 @@
 import { boundLogger, type Logger, present } from '../base/index.ts'
 import type { HandlerContext, Item, PublishInHandler, View } from '../contracts/index.ts'
 import type { Message } from '../message/index.ts'
-import { causeOf, type Scope } from '../transaction/index.ts'
+import { causeOf, OUT_OF_TURN, type Scope } from '../transaction/index.ts'
+import { Borders } from './borders.ts'
 import type { Content, HandlerOfMany, Job, OneHandler, Registered } from './handlers.ts'
 import { callOverlapping, type Step } from './overlapping.ts'
 import { ref } from './reporter.ts'
@@ -11,10 +12,12 @@ import { ref } from './reporter.ts'
 /** Calls the handlers in turn, overlapping, or together. A handler of many is called once, at the place of its first message. */
 export function callHandlers<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx>): unknown {
   if (jobs.length === 1) return callAlone(present(jobs[0], 'a message to handle'), scope)
-  if (scope.together) return callTogether(jobs, scope)
+  const reach = scope.reach()
+  // Only where statements can be observed, so that a savepoint is noticed.
+  if (scope.together && reach === 'none') return callTogether(jobs, scope)
   const views = scope.views?.()
   if (views === undefined) return inTurn(jobs, scope)
-  return scope.buffer.around(undefined, callOverlapping, steps(jobs, scope), views)
+  return scope.buffer.around(undefined, callOverlapping, steps(jobs, scope), views, scope)
 }
 
 /** Resolves to what the handler returns, or returns it. */
@@ -32,14 +35,15 @@ function inTurn<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx>): Promise<void> {
 
 async function callInTurn<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx>): Promise<void> {
   const called = new Set<Registered<Tx>>()
+  const borders = new Borders(scope)
   for (const job of jobs) {
     const { handler } = job
+    if (called.has(handler)) continue
+    if (borders.isDue(handler)) await borders.set()
     if (handler.kind === 'one') {
       const content = job.content()
       await callNext(handler, job, content instanceof Promise ? await content : content, scope)
-      // Of the last one it is noticed at the end of the transaction. By then the statements of the others may have ended.
-      if (jobs.length > 1) scope.assertAwaited?.()
-    } else if (handler.kind === 'many' && !called.has(handler)) {
+    } else if (handler.kind === 'many') {
       called.add(handler)
       await callMany(
         handler,
@@ -47,6 +51,10 @@ async function callInTurn<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx>): Promi
         scope,
       )
     }
+    if (jobs.length === 1) return
+    // A statement of the last handler is noticed at the end of the transaction; those of the others may have ended by then.
+    scope.assertAwaited?.()
+    borders.ended(handler, scope.reach())
   }
 }
 
@@ -117,14 +125,17 @@ async function callTogether<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx>): Pro
   const ended = await Promise.allSettled([
     ...ones.map(async (job) => callHandlers([job], scope)),
     ...[...many].map((handler) =>
-      callHandlers(
+      callMany(
+        handler,
         jobs.filter((job) => job.handler === handler),
-        { ...scope, together: false },
+        scope,
       ),
     ),
   ])
   const failed = ended.find((each) => each.status === 'rejected')
   if (failed !== undefined) throw failed.reason
+  // With interleaved handlers, the owner of a savepoint cannot be determined.
+  if (ones.length + many.size > 1 && scope.reach() !== 'none') throw OUT_OF_TURN
 }
 
 /** What one call needs of its scope. */

@@ -28,6 +28,7 @@ import { Recorder } from './failures.ts'
 import { Feed } from './feed.ts'
 import { GroupSize } from './group-size.ts'
 import { type Job, prepareJob, type Registered, Registry } from './handlers.ts'
+import { Keys } from './keys.ts'
 import { Turns } from './one-at-a-time.ts'
 import { type ConsumerOptions, type ConsumerSettings, consumerSettings, refuseDisabled } from './options.ts'
 import type { Noted, StoredWork, StoredWorkParts } from './stored.ts'
@@ -52,6 +53,7 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
   readonly #leased: boolean
   readonly #turns: Turns
   readonly #groups: GroupSize
+  readonly #keys: Keys<Tx>
   #lastStored: Promise<unknown> = Promise.resolve()
   #resendsForMs = 0
 
@@ -67,15 +69,17 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     this.#engine = engine
     this.#settings = consumerSettings(options, engine.store.features.parallelWriters)
     const { missingId, maxAgeMs } = this.#settings
-    this.#policy = { missingId, maxAgeMs, maxBytes: engine.maxBytes, clock: engine.clock }
     this.#registry = new Registry(name, this.#settings.retry, unknown)
+    this.#policy = { missingId, maxAgeMs, maxBytes: engine.maxBytes, clock: engine.clock, ...this.#keyPolicy() }
     this.#turns = new Turns(name)
     this.#recorder = new Recorder(engine, name, this.#settings, this.#registry)
     this.#leased = leased !== undefined
     // What runs under a lease shares no transaction.
-    this.#groups = new GroupSize(this.#leased ? 1 : this.#settings.groupSize)
+    const { mostShared } = engine.store.features
+    this.#groups = new GroupSize(this.#leased ? 1 : this.#settings.groupSize, mostShared)
     const [settings, recorder, registry, groups] = [this.#settings, this.#recorder, this.#registry, this.#groups]
-    const parts = { engine, consumer: name, settings, recorder, registry, groups }
+    this.#keys = new Keys(engine, name, settings, registry)
+    const parts = { engine, consumer: name, settings, recorder, registry, groups, keys: this.#keys }
     this.#taker = new Taker(parts)
     this.#inbox = leased?.(parts) ?? new InboxWork(parts)
   }
@@ -257,6 +261,10 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     return this.#registry.handlers
   }
 
+  #keyPolicy(): Pick<IntakePolicy, 'ordered' | 'typeOf'> {
+    return { ordered: this.ordered, typeOf: (type) => this.#handlers.get(type)?.type }
+  }
+
   #entry(message: IncomingMessage): Received {
     return intake(message, this.#policy)
   }
@@ -355,6 +363,7 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
 
   async #storeAll(entries: readonly Received[], starts: 0 | 1, outcomes: Outcomes<StoredMessage>): Promise<void> {
     const messages = entries.map((entry) => entry.stored)
+    for (const message of messages) this.#keys.came(message)
     const storing = (): Promise<readonly Outcome[]> =>
       this.#turns.run(messages, () => this.#recorder.store(messages, starts))
     const results = await (this.ordered ? this.#inTurn(storing) : storing())

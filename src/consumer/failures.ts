@@ -84,7 +84,7 @@ export class Recorder<Tx> {
   async #recordFirst({ message, verdict }: Kept, first: FirstFailure): Promise<Outcome> {
     const { error, attempt, handlerTokens, hook } = first
     const writes = (as: Verdict): Writes => this.#writes(message, as, attempt, hook?.error)
-    const broken: Verdict = { kind: 'fail', reason: 'broken-atomicity', error: brokenAtomicity(error) }
+    const broken: Verdict = { kind: 'fail', reason: 'broken-atomicity', error: committedItself(error) }
     const ours = new Set<string>()
     const result = await persist(this.#engine, () => {
       const token = this.#engine.random.token()
@@ -110,7 +110,7 @@ export class Recorder<Tx> {
 
   /** Writes a message to the failed store whose handler committed by itself. Its receipt is there already. */
   broken(stored: StoredMessage, error: Error, attempts: number): Promise<Outcome> {
-    return this.#keep(stored, { kind: 'fail', reason: 'broken-atomicity', error: brokenAtomicity(error) }, attempts)
+    return this.#keep(stored, { kind: 'fail', reason: 'broken-atomicity', error: committedItself(error) }, attempts)
   }
 
   /** Writes a message to the failed store whose identity belongs to another one. */
@@ -204,22 +204,24 @@ export class Recorder<Tx> {
     })
   }
 
-  /**
-   * Records the failure of an inbox message on its own row. If the row is gone, another worker has settled it, or the handler has
-   * committed by itself. The latter is certain when the guard found the transaction gone, and possible when the handler was cut off.
-   */
+  /** Records the failure of an inbox message on its row. */
   async fromInbox(row: InboxRow, error: Error, signal: AbortSignal | undefined): Promise<Outcome> {
-    const attempts = row.attempts + 1
     const outcome = await this.onItsRow(row, error, signal)
-    if (outcome !== undefined) return outcome
-    return isFeared(error) ? this.broken(row.message, error, attempts) : this.duplicate(row.message)
+    return outcome ?? (await this.ifGone(row, error)) ?? this.duplicate(row.message)
   }
 
-  /** A row of a group that was cut off, and that could not be claimed afterwards: it is gone, or another worker has it. */
-  async afterGroup(row: InboxRow, error: Error): Promise<Outcome | undefined> {
+  /**
+   * Handles a failed message whose row no longer exists or belongs to another worker. A missing row means that another worker has settled the
+   * message, unless the handler committed by itself: certain if the guard found the transaction ended, possible if the handler was cut off
+   * after a statement that may commit. Undefined: another worker has the message, or has settled it.
+   */
+  async ifGone(row: InboxRow, error: Error): Promise<Outcome | undefined> {
+    if (!isFeared(error)) return undefined
     const { store } = this.#engine
     const there = await insist(this.#engine, () => store.inbox.find(this.#consumer, row.message.messageKey))
-    return there === row.seq ? undefined : this.broken(row.message, error, row.attempts + 1)
+    if (there === row.seq) return undefined
+    const verdict: Verdict = { kind: 'fail', reason: 'broken-atomicity', error: mayHaveCommitted(error) }
+    return this.#keep(row.message, verdict, row.attempts + 1)
   }
 
   /** Records the failure of a message on its row. Undefined: the row is gone, or its lease was lost. */
@@ -245,7 +247,9 @@ export class Recorder<Tx> {
     const lost = row.lost + 1
     const delayMs = Math.min(60_000, 100 * 2 ** lost) * this.#engine.random.number()
     const failure = recordFailure(this.#engine, error, { kind: 'lost' })
-    await this.#reschedule({ seq, attempts, lost, delayMs, ...failure, leaseToken })
+    const there = await this.#reschedule({ seq, attempts, lost, delayMs, ...failure, leaseToken })
+    const broken = there ? undefined : await this.ifGone(row, error)
+    if (broken !== undefined) return broken
     return this.putBack(row.message, 'lost', error)
   }
 
@@ -384,13 +388,21 @@ interface FirstFailure {
   readonly hook?: FailedHookRun
 }
 
-/** Whether the handler may have committed by itself: it did, or it was cut off before its transaction could be checked. */
+/** Whether the handler committed by itself, or was cut off after a statement that may have committed. */
 export function isFeared(error: Error): boolean {
-  if (isHapaxError(error, 'broken-atomicity')) return true
-  return isHapaxError(error, 'handler-timeout') && error.fields['undone'] !== true
+  return isHapaxError(error) && (error.code === 'broken-atomicity' || error.fields['mayHaveCommitted'] === true)
 }
 
-function brokenAtomicity(cause: Error): HapaxError {
+/** For a handler whose token was found, or whose guard was gone. */
+function committedItself(cause: Error): HapaxError {
   if (isHapaxError(cause, 'broken-atomicity')) return cause
   return new HapaxError('broken-atomicity', 'the handler committed its transaction itself and then failed', { cause })
+}
+
+/** For a handler whose message is gone, settled either by the handler's own commit or by another worker. */
+function mayHaveCommitted(cause: Error): HapaxError {
+  if (isHapaxError(cause, 'broken-atomicity')) return cause
+  const what =
+    'the handler was cut off after a statement that may have committed its transaction, and its message is gone: either some effects were committed, or another worker has settled it'
+  return new HapaxError('broken-atomicity', what, { cause })
 }

@@ -17,10 +17,11 @@ interface Ran {
  * after a failure, because the messages of a group that failed run once more, one by one.
  */
 export class GroupSize {
-  readonly #fixed: number | undefined
+  readonly #wanted: number | undefined
+  #fixed: number | undefined
   readonly #proven = new Set<Known>()
   #least = 1
-  #most = MOST
+  #most: number
   #size = 1
   /** How many messages have to succeed before the size may grow again, and how many after the next failure. */
   #waiting = 0
@@ -28,9 +29,11 @@ export class GroupSize {
   /** Messages that succeeded since the last failure, or since the last time that one was forgiven. */
   #clean = 0
 
-  /** `fixed`: the size that the options say. */
-  constructor(fixed: number | undefined) {
-    this.#fixed = fixed
+  /** `wanted`: the configured size; `most`: the maximum of the store. */
+  constructor(wanted: number | undefined, most: number = Number.POSITIVE_INFINITY) {
+    this.#wanted = wanted
+    this.#fixed = wanted === undefined ? undefined : Math.min(wanted, most)
+    this.#most = Math.min(MOST, most)
   }
 
   /** Whether the size follows from what happens. */
@@ -51,6 +54,7 @@ export class GroupSize {
 
   /** A handler of many was registered: it is written for groups, so that they are large from the beginning. */
   forMany(): void {
+    this.#fixed = this.#wanted
     this.#least = LEAST_OF_MANY
     this.#most = MOST_OF_MANY
     this.#size = LEAST_OF_MANY

@@ -1,5 +1,6 @@
 import type { View, Views } from '../contracts/index.ts'
-import { OUT_OF_TURN } from '../transaction/index.ts'
+import { OUT_OF_TURN, type Scope } from '../transaction/index.ts'
+import { Borders } from './borders.ts'
 import { Pace } from './pace.ts'
 
 /** A handler to be called. */
@@ -21,8 +22,8 @@ const paces = new WeakMap<object, Pace>()
  * that is all it waits for: so their statements travel together, and in the order in which they would travel one by one. A handler that
  * breaks this order makes the transaction run again without overlaps (`OUT_OF_TURN`).
  */
-export async function callOverlapping<Tx>(steps: Iterable<Step<Tx>>, views: Views<Tx>): Promise<void> {
-  const calls = new Calls(views)
+export async function callOverlapping<Tx>(steps: Iterable<Step<Tx>>, views: Views<Tx>, scope: Between): Promise<void> {
+  const calls = new Calls(views, scope)
   for (const step of steps) {
     const pace = paceOf(step.handler)
     const overlaps = pace.mayOverlap && !step.apart
@@ -31,8 +32,11 @@ export async function callOverlapping<Tx>(steps: Iterable<Step<Tx>>, views: View
     try {
       const preparing = step.prepare()
       if (preparing !== undefined) await preparing
+      const parting = calls.part(step.handler)
+      if (parting !== undefined) await parting
+      if (calls.over) break
       const call = calls.start(step, pace)
-      if (!overlaps || call.view.sent === 0 || call.view.untracked) await calls.ended()
+      if (!overlaps || call.view.sent === 0 || call.view.reach !== 'none') await calls.ended()
     } catch (error) {
       calls.fail(error)
     }
@@ -51,8 +55,12 @@ function paceOf(handler: object): Pace {
   return pace
 }
 
+/** The step between two handlers of a transaction. */
+export type Between = Pick<Scope<never>, 'border'>
+
 /** One call of a handler. */
 interface Call<Tx> {
+  readonly handler: object
   readonly view: View<Tx>
   readonly pace: Pace
   /** How many statements it had sent when the call returned. */
@@ -73,8 +81,13 @@ class Calls<Tx> {
   /** Calls that wait for the database, as far as is known. */
   #waiting: Call<Tx>[] = []
 
-  constructor(views: Views<Tx>) {
+  readonly #borders: Borders
+  /** Number of calls reported to the borders. */
+  #told = 0
+
+  constructor(views: Views<Tx>, between: Between) {
     this.#views = views
+    this.#borders = new Borders(between)
   }
 
   /** Whether no further handler may be called. */
@@ -95,12 +108,36 @@ class Calls<Tx> {
     return key !== null && this.#keys.has(key)
   }
 
+  /** Isolates a handler from the effects of earlier ones. Undefined: it is isolated, and can be called now. */
+  part(handler: object): Promise<void> | undefined {
+    const untold = this.#all.slice(this.#told)
+    if (this.#borders.mayBeDue(handler) || untold.some(({ view }) => view.reach !== 'none')) return this.#part(handler)
+    this.#tell()
+    return undefined
+  }
+
+  async #part(handler: object): Promise<void> {
+    await this.ended()
+    if (this.over) return
+    this.#tell()
+    if (!this.#borders.isDue(handler)) return
+    await this.#borders.set()
+  }
+
+  /** Reports running calls as well: one that has named no savepoint yet cannot do so once a later one has begun. */
+  #tell(): void {
+    for (; this.#told < this.#all.length; this.#told++) {
+      const call = this.#all[this.#told]
+      if (call !== undefined) this.#borders.ended(call.handler, call.view.reach)
+    }
+  }
+
   start(step: Step<Tx>, pace: Pace): Call<Tx> {
     const { key } = step
     if (this.#running === 0) this.#keys.clear()
     if (key !== null) this.#keys.add(key)
     const view = this.#views.next()
-    const call: Call<Tx> = { view, pace, atOnce: 0, settled: false, lingered: false }
+    const call: Call<Tx> = { handler: step.handler, view, pace, atOnce: 0, settled: false, lingered: false }
     const place = this.#all.push(call)
     try {
       const result = step.call(view)
@@ -134,16 +171,19 @@ class Calls<Tx> {
   finish(): void {
     const { disordered } = this.#views
     if (disordered !== undefined) {
-      this.#all.find(({ view }) => view === disordered)?.pace.stumble()
+      const call = this.#all.find(({ view }) => view === disordered)
+      call?.pace.stumble()
+      if (call?.view.reach === 'unseen') this.#borders.hides(call.handler)
       throw OUT_OF_TURN
     }
     if (this.#failed !== undefined) throw this.#failed.error
+    if (this.#all.length > 1) this.#tell()
   }
 
   #succeeded({ pace, view, atOnce, lingered }: Call<Tx>, place: number): void {
     try {
       view.assertAwaited()
-      pace.observe({ atOnce, sent: view.sent, untracked: view.untracked, lingered })
+      pace.observe({ atOnce, sent: view.sent, untracked: view.reach !== 'none', lingered })
     } catch (error) {
       this.fail(error, place)
     }

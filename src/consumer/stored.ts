@@ -6,6 +6,7 @@ import { isFeared, type Recorder } from './failures.ts'
 import { type GroupSize, sharing } from './group-size.ts'
 import type { Registry } from './handlers.ts'
 import { type Job, prepareJob, smaller } from './handlers.ts'
+import type { Keys } from './keys.ts'
 import type { ConsumerSettings } from './options.ts'
 import { ref } from './reporter.ts'
 import { outcome } from './verdict.ts'
@@ -31,6 +32,8 @@ type Ended =
   | { readonly kind: 'undecodable'; readonly error: unknown }
   /** Rows that have ended their process too often; nothing was kept. */
   | { readonly kind: 'crash-loop'; readonly rows: readonly InboxRow[] }
+  /** Rows that have a key and are still unordered; nothing was committed. */
+  | { readonly kind: 'loose'; readonly rows: readonly InboxRow[]; readonly keys: ReadonlyMap<string, string> }
   /** Some of the rows have to run by themselves; nothing was kept. */
   | { readonly kind: 'apart'; readonly rows: readonly InboxRow[] }
 
@@ -58,6 +61,7 @@ export interface StoredWorkParts<Tx> {
   readonly recorder: Recorder<Tx>
   readonly registry: Pick<Registry<Tx>, 'handlerOf'>
   readonly groups: GroupSize
+  readonly keys: Keys<Tx>
 }
 
 /**
@@ -71,15 +75,17 @@ export class InboxWork<Tx> {
   readonly #recorder: Recorder<Tx>
   readonly #registry: Pick<Registry<Tx>, 'handlerOf'>
   readonly #groups: GroupSize
+  readonly #keys: Keys<Tx>
   readonly #counts: Counts
 
-  constructor({ engine, consumer, settings, recorder, registry, groups }: StoredWorkParts<Tx>) {
+  constructor({ engine, consumer, settings, recorder, registry, groups, keys }: StoredWorkParts<Tx>) {
     this.#engine = engine
     this.#consumer = consumer
     this.#settings = settings
     this.#recorder = recorder
     this.#registry = registry
     this.#groups = groups
+    this.#keys = keys
     this.#counts = engine.tally.of('inbox', consumer)
   }
 
@@ -199,14 +205,18 @@ export class InboxWork<Tx> {
     const looping = rows.filter((row) => row.crashes >= MAX_CRASHES)
     if (looping.length > 0) return { value: { kind: 'crash-loop', rows: looping } }
     const jobs: Job<Tx>[] = []
+    let keys: Map<string, string> | undefined
     try {
       for (const row of rows) {
+        const key = this.#keys.missingIn(row)
+        if (key !== undefined) keys = (keys ?? new Map()).set(row.seq, key)
         const preparing = this.#job(row)
         jobs.push(preparing instanceof Promise ? await preparing : preparing)
       }
     } catch (error) {
       return { value: { kind: 'undecodable', error } }
     }
+    if (keys !== undefined) return { value: { kind: 'loose', rows, keys } }
     if (jobs.length > 1 && !rows.every((row) => this.#mayShare(row))) return { value: { kind: 'apart', rows } }
     ours.jobs = jobs
     return { value: { kind: 'processed' }, call: (scope) => callWatched(jobs, scope, watch) }
@@ -232,6 +242,7 @@ export class InboxWork<Tx> {
   ): Promise<ReadonlyMap<string, Outcome>> {
     if (ended.kind === 'processed') return enter(watch, () => this.#processed(rows, run))
     if (ended.kind === 'undecodable') return this.#failed(rows, { kind: 'failed', error: ended.error }, signal, watch)
+    if (ended.kind === 'loose') return this.#addKeys(ended, signal)
     const outcomes = new Map<string, Outcome>()
     if (ended.kind === 'apart') {
       watch?.splits(undefined)
@@ -245,6 +256,17 @@ export class InboxWork<Tx> {
       outcomes.set(row.seq, await enter(watch, () => this.#recorder.crashed(row, signal)))
     }
     return outcomes
+  }
+
+  /** Makes these rows ordered; only a new look tells which are first of their keys. The other rows run. */
+  async #addKeys(
+    { rows, keys }: Ended & { kind: 'loose' },
+    signal: AbortSignal | undefined,
+  ): Promise<ReadonlyMap<string, Outcome>> {
+    for (const [seq, key] of keys) await this.#keys.add(seq, key)
+    const others = rows.filter(({ seq }) => !keys.has(seq)).map(({ seq }) => seq)
+    const outcomes = others.length === 0 ? [] : await this.work(others, signal)
+    return new Map([...[...keys.keys()].map((seq) => [seq, STORED] as const), ...outcomes])
   }
 
   #processed(rows: readonly InboxRow[], run: Run): ReadonlyMap<string, Outcome> {
@@ -315,7 +337,7 @@ export class InboxWork<Tx> {
     }
     // One of the handlers may have committed the whole group. Its rows would then be gone without a trace of the failure.
     for (const row of isFeared(error) ? rows.filter(({ seq }) => !outcomes.has(seq)) : []) {
-      const result = await this.#recorder.afterGroup(row, error)
+      const result = await this.#recorder.ifGone(row, error)
       if (result !== undefined) outcomes.set(row.seq, result)
     }
     return outcomes
@@ -323,3 +345,4 @@ export class InboxWork<Tx> {
 }
 
 const PROCESSED = outcome('processed')
+const STORED = outcome('stored')

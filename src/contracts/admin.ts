@@ -28,6 +28,8 @@ export interface Audit {
     | 'cancel'
     | 'begin'
     | 'note'
+    /** Written by a worker when the database clock went back. */
+    | 'recount'
   readonly note?: string | undefined
 }
 
@@ -105,6 +107,15 @@ export interface FailedWhere {
   readonly until?: Date | undefined
   /** Those that an edit has replaced, instead of those that wait for a decision. @default false */
   readonly replaced?: boolean | undefined
+}
+
+/** The failed messages that an operation selected when it began. */
+export interface FrozenFailed extends FailedWhere {
+  /**
+   * The number of the last failure that belongs to it. Each failure gets a higher number than those before it, even where the row keeps the
+   * `seq` it had before a retry.
+   */
+  readonly lastFailure?: string | undefined
 }
 
 /** A page of failed messages, from the newest to the oldest. */
@@ -375,7 +386,7 @@ export interface StoreFailed {
   count(where: FailedWhere): Promise<number>
   groups(where: FailedWhere, limit: number): Promise<readonly FailedGroup[]>
   /** The seqs of failed messages after `after`, oldest first, without payloads: for changes in bulk. */
-  seqs(where: FailedWhere, after: string | undefined, limit: number): Promise<readonly string[]>
+  seqs(where: FrozenFailed, after: string | undefined, limit: number): Promise<readonly string[]>
   get(seq: string): Promise<FailedMessage | undefined>
   /**
    * Retries a failed message under its own id, with its attempts at zero: it goes back into the inbox or outbox, or, if it is held,

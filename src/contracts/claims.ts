@@ -11,6 +11,8 @@ export type Claimed =
   | ({ readonly kind: 'ours'; readonly lease: Lease } & ClaimHistory)
   /** Another process has claimed it. */
   | { readonly kind: 'busy' }
+  /** The store has lost part of it, such as the journal of its calls: it must not be processed. */
+  | { readonly kind: 'torn' }
   /** Its next attempt is due in this time. */
   | { readonly kind: 'waiting'; readonly leftMs: number }
   /** Its owners disappeared this many times in a row. It has to be claimed alone. */
@@ -111,7 +113,7 @@ export interface StoreClaims extends Pick<StoreInbox, 'renew'> {
   ): Promise<{ readonly claims: readonly StoredClaim[]; readonly nextMs: number | undefined }>
   /**
    * Records them as processed, a request with its response. Receipts, responses and journals are kept for this time. Resolves with the
-   * claims that were still ours.
+   * claims that were still ours and complete; a claim of which the store has lost part does not block the others.
    */
   settle(leases: readonly FinishedLease[], retentionMs: number | 'forever'): Promise<ReadonlySet<string>>
   /** Ends a claim after a failed attempt, or without one. False: the lease was lost, and nothing was written. */

@@ -78,6 +78,12 @@ export interface TransactionEnd<T> {
 }
 
 /**
+ * What a handler may have done to its transaction besides reading and writing rows. none: nothing; savepoints: it named savepoints; unseen: it
+ * used something whose statements cannot be observed; guard: it named the savepoint of hapax.
+ */
+export type Reach = 'none' | 'savepoints' | 'unseen' | 'guard'
+
+/**
  * Views of one transaction, for handlers that are started one after the other and then wait for the database at the same time. The
  * statements of all views have to reach the database in the order of the views, as if each handler had ended before the next began.
  */
@@ -95,8 +101,8 @@ export interface View<Tx> {
   readonly tx: Tx
   /** How many statements were sent through it. */
   readonly sent: number
-  /** Whether the handler used something that sends statements unseen. */
-  readonly untracked: boolean
+  /** The reach of its handler. */
+  readonly reach: Reach
   /** Throws `unawaited-query` if one of its statements is still running, when its handler has ended. */
   assertAwaited(): void
 }
@@ -145,6 +151,16 @@ export interface Connection<Tx, Own = Tx> {
    * statements have not been sent. An error is the handler's. Absent, or undefined: nothing is put off.
    */
   settle?(tx: Tx): Promise<void> | undefined
+  /**
+   * Whether a handler that was cut off may have ended this transaction of hapax by itself. False: nothing that it sent can do that. Absent,
+   * or undefined: unknown.
+   */
+  mayHaveEnded?(tx: Tx): boolean | undefined
+  /**
+   * The reach of the handlers of a transaction of hapax since the last call, not counting what its views report themselves. Absent where
+   * the statements of handlers cannot be observed.
+   */
+  readonly reach?: ((tx: Tx) => Reach) | undefined
   /** Views of a transaction of hapax's. Absent where what a handler sends cannot be seen: its handlers run one after the other. */
   views?(tx: Tx): Views<Tx> | undefined
   /** How many bytes the client and the server take as the values of one statement, as far as that is known. */

@@ -20,6 +20,7 @@ export type { Arrival, LeavingMessage, OutgoingMessage, Past, PastFailure, Store
 export * from './admin.ts'
 export type * from './broker.ts'
 export type * from './claims.ts'
+export type * from './clock.ts'
 export type * from './connection.ts'
 export type * from './consumers.ts'
 export type * from './endpoints.ts'

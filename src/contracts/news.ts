@@ -14,6 +14,8 @@ export interface ListenOptions {
   readonly channel: string
   /** A text was said. Undefined: texts may have been missed. */
   heard(text: string | undefined): void
+  /** Its connection is up, with this session id of the server; undefined: it is lost. The server ends the session when the process dies. */
+  connected(session: string | undefined): void
   /** It cannot hear anything here, and has stopped. */
   deaf(reason: string): void
   /** Says a text on the channel, over another connection. */

@@ -3,7 +3,13 @@ import type { Audit, FailedWhere, SentWhere } from './admin.ts'
 
 /** What an operation does to each of its rows. */
 export type OperationWork =
-  | { readonly kind: 'retry' | 'discard'; readonly where: FailedWhere }
+  | { readonly kind: 'discard'; readonly where: FailedWhere }
+  | {
+      readonly kind: 'retry'
+      readonly where: FailedWhere
+      /** Includes messages whose effects may be partly committed, because a person has checked them. Otherwise they count as errors. */
+      readonly effectsChecked?: true
+    }
   | { readonly kind: 'republish'; readonly where: SentWhere }
 
 /** A change to many rows, before the store has frozen what it is about. */
@@ -21,13 +27,16 @@ export type OperationState = 'running' | 'paused' | 'done' | 'cancelled'
 
 /**
  * A change to many rows, as the store records it: which rows were chosen, and how far it is. The rows are frozen when it begins: conditions
- * on ages become times (`since`, `until`), and rows behind `upTo`, or that fail after `until`, are left alone.
+ * on ages become times (`since`, `until`), rows after `upTo` are left alone, and so are failures after `lastFailure`: messages that
+ * someone else retried and that failed again under their old number.
  */
 export type BulkOperation = OperationWork & {
   readonly id: string
   readonly perSecond: number | null
   /** The last row that belongs to it; null: none does. */
   readonly upTo: string | null
+  /** The last failure that belongs to it, as `FrozenFailed` selects it; null: none does. */
+  readonly lastFailure: string | null
   /** How many rows belonged to it when it began. Counted, not estimated. */
   readonly total: number
   readonly state: OperationState
@@ -66,7 +75,8 @@ export interface OperationProgress {
 /**
  * Changes to many rows. One process at a time works on one, under a lease. A row that is changed (`StoreFailed.retry`, `.discard`,
  * `StoreSent.republish` with a `step`) is counted in the same transaction, so that the numbers stay exact when that process dies. Such a
- * call rejects with `lease-lost`, and changes nothing, once the operation is paused or cancelled, or another process has its lease.
+ * call rejects with `lease-lost`, and changes nothing, once the operation is paused or cancelled, or another process has its lease; it
+ * resolves with false, and changes nothing, if the row is another failure by now, or an edit has replaced it.
  */
 export interface StoreOperations {
   /** Freezes the rows and records the operation. An id that is there already: that one is returned as it is. */

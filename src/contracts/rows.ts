@@ -178,6 +178,14 @@ export interface FailedRow {
   readonly entry: string
 }
 
+/** A worker as other workers see it. */
+export interface Peer extends WorkerRow {
+  /** The rows it has recorded as about to run. */
+  readonly seqs: readonly string[]
+  /** Its session is missing; whether its process has ended is known shortly. */
+  readonly doubtful: boolean
+}
+
 /** A registered worker. */
 export interface WorkerRow {
   readonly id: string

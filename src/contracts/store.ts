@@ -1,7 +1,8 @@
 import type { ErrorRecord, Interrupt, Isolation } from '../base/index.ts'
 import type { StoredMessage } from '../message/index.ts'
 import type { Audit, Finding, StoreAdmin, StoreFailed, StoreKeys, StoreSent } from './admin.ts'
-import type { Views } from './connection.ts'
+import type { StoreClock } from './clock.ts'
+import type { Reach, Views } from './connection.ts'
 import type { StoreEndpoints } from './endpoints.ts'
 import type { StoreNews } from './news.ts'
 import type { StoreOperations } from './operations.ts'
@@ -21,10 +22,10 @@ import type {
   Origin,
   OutboxMessage,
   OutboxRow,
+  Peer,
   Receipt,
   RetryRow,
   StoredDeliveries,
-  WorkerRow,
 } from './rows.ts'
 import type { StoreSamples } from './samples.ts'
 
@@ -42,6 +43,11 @@ export interface Share {
   readonly after: ReadonlyMap<number, string>
   /** Also the keys whose first row is held or waits for its time, which a store may leave out otherwise. @default false */
   readonly all?: boolean
+  /**
+   * Only rows without order that have been due for this long and were not in hand when a process died: for lanes of other workers. The
+   * result does not report rows that become due later.
+   */
+  readonly overdueMs?: number
 }
 
 /** A waiting row without its payload. Rows of one key come in the order of `seq`. */
@@ -201,6 +207,13 @@ export interface Unit<Tx> {
   check(): Promise<void>
   /** See `Connection.assertAwaited`. */
   readonly assertAwaited?: (() => void) | undefined
+  /** See `Connection.reach`; absent where there are no savepoints. */
+  readonly reach?: (() => Reach) | undefined
+  /**
+   * Called between the handlers of two messages of a group: afterwards the second handler cannot undo the effects of the first. Rejects as
+   * `check` does. Absent where there are no savepoints.
+   */
+  readonly border?: (() => Promise<void>) | undefined
   /** Views of the transaction for handlers that overlap; absent where the connection has none. */
   readonly views?: (() => Views<Tx> | undefined) | undefined
   /** How large a message may be that is written in this transaction, as far as that is known; see `Connection.mostBytes`. */
@@ -285,6 +298,8 @@ export interface StoreFeatures {
   readonly lateUse: 'refused' | 'partly refused'
   readonly unawaited: 'detected' | 'not detectable'
   readonly roundTrips: number
+  /** The maximum number of messages per transaction, unless one call handles them all; absent: unlimited. */
+  readonly mostShared?: number | undefined
 }
 
 /**
@@ -308,6 +323,7 @@ export interface Store<Tx, Own = Tx> {
   readonly operations: StoreOperations
   readonly pauses: StorePauses
   readonly samples: StoreSamples
+  readonly clock: StoreClock
   readonly admin: StoreAdmin
   /** Undefined: processes cannot tell each other anything, and workers find what others have committed by looking. */
   readonly news?: StoreNews | undefined
@@ -332,9 +348,9 @@ export interface StoreSchema {
 export interface StoreTransactions<Tx, Own = Tx> {
   /**
    * One transaction: opening, body, guard, writes, commit. Rejects as `Connection.transaction` does, and with
-   * `broken-atomicity` when the body itself ended the transaction. A body that is cut off by the signal leaves open
-   * what became of its transaction: a store that knows that nothing was kept says so by `fields.undone`, and one that knows
-   * that it was committed by `broken-atomicity`.
+   * `broken-atomicity` when the body itself ended the transaction. When the guard could not be checked, because the body was cut off or the
+   * connection was lost, a store that knows that the transaction was committed rejects with `broken-atomicity`; one that cannot rule it out,
+   * because of the statements that the body sent, sets `fields.mayHaveCommitted` on the error.
    */
   run<T>(options: UnitOptions, opening: Opening, body: (unit: Unit<Tx>) => Promise<UnitEnd<T>>): Promise<T>
   /**
@@ -367,6 +383,13 @@ export interface StoreInbox {
   lease(seqs: readonly string[], token: string, leaseMs: number): Promise<readonly InboxRow[]>
   /** Prolongs leases. Resolves with the seqs of those that are still held, even if their time had passed. */
   renew(leases: readonly Lease[], leaseMs: number): Promise<ReadonlySet<string>>
+  /**
+   * Makes the rows of this consumer ordered that have a key and were stored without order. Each keeps its position. Waits a little for rows
+   * locked by another transaction, which may be doing the same; then skips them. Resolves with the number of rows changed.
+   */
+  addOrder(consumer: string): Promise<number>
+  /** Gives an unordered row this key and makes it ordered. It keeps its position. False: it is gone, or ordered already. */
+  addKey(seq: string, key: string): Promise<boolean>
   /** Ends a lease as if there had been none: the row is due after this time, and nothing is recorded. False: the lease is lost. */
   release(lease: Lease, delayMs: number): Promise<boolean>
 }
@@ -418,7 +441,7 @@ export interface StoreWorkers {
    * Notes what a worker has in hand, before it runs. A `beat` is its heartbeat as well, and returns all workers, dead ones too; a mere
    * note returns none. Undefined: the worker was presumed dead and removed.
    */
-  note(id: string, inHand: InHand, beat: boolean): Promise<readonly WorkerRow[] | undefined>
+  note(id: string, inHand: InHand, beat: boolean): Promise<readonly Peer[] | undefined>
   /**
    * Removes dead workers. Rows that they had in hand and that are not locked become suspects, or count a crash if they ran
    * alone. Returns how many workers were removed.
@@ -426,7 +449,7 @@ export interface StoreWorkers {
   bury(): Promise<number>
   leave(id: string): Promise<void>
   /** All workers, dead ones too. */
-  list(): Promise<readonly WorkerRow[]>
+  list(): Promise<readonly Peer[]>
   /** Lists what waits in these shares, one result each. Writes nothing; one statement where the database allows it. */
   look(shares: readonly Share[]): Promise<readonly Look[]>
 }

@@ -13,7 +13,7 @@ import {
   type Running,
   type TraceContext,
 } from '../base/index.ts'
-import type { ConsumerSettings, Recorder, Registry } from '../consumer/index.ts'
+import type { ConsumerSettings, Keys, Recorder, Registry } from '../consumer/index.ts'
 import {
   type Content,
   decodeFor,
@@ -91,11 +91,12 @@ export class LeasedWork<Tx> {
   readonly #leases: Leases
   readonly #limit: TimeLimit
   readonly #reporter: Reporter
+  readonly #keys: Keys<Tx>
   readonly #finish: Finish | undefined
   readonly #counts: Counts
 
   constructor(
-    { engine, consumer, settings, recorder, registry }: StoredWorkParts<Tx>,
+    { engine, consumer, settings, recorder, registry, keys }: StoredWorkParts<Tx>,
     lease: LeaseSettings,
     finish?: Finish,
   ) {
@@ -106,6 +107,7 @@ export class LeasedWork<Tx> {
     this.#settings = { ...settings, ...lease }
     this.#recorder = recorder
     this.#registry = registry
+    this.#keys = keys
     this.#reporter = new Reporter(engine, consumer)
     // One timer for all leases: it belongs to none of the handlers.
     const clock = detachedClock(engine.clock, engine.detached)
@@ -165,6 +167,8 @@ export class LeasedWork<Tx> {
     const call = new Call(this.#engine, this.#consumer, this.#settings, row, held)
     try {
       const handler = this.#registry.handlerOf(row.message.type)
+      const key = this.#keys.missingIn(row)
+      if (key !== undefined) return await this.#addKey(row, key, held)
       await underLease(held, this.#limit, signal, () => watch?.enter(() => call.run(handler)) ?? call.run(handler))
       // A renewal during the settling transaction would wait for its row lock; so it ends first.
       held.end()
@@ -224,6 +228,13 @@ export class LeasedWork<Tx> {
     return { settled: attempted.value, waitMs: attempt.timing.waitMs }
   }
 
+  /** Makes the row ordered; only a new look tells whether it is the first of its key. */
+  async #addKey({ seq }: InboxRow, key: string, held: HeldLease): Promise<Outcome> {
+    held.end()
+    await this.#keys.add(seq, key)
+    return this.#putOff(held, 0)
+  }
+
   /** The row is due again later, as if it had not been leased. If that cannot be written, it is due when the lease ends. */
   async #putOff(held: HeldLease, delayMs: number): Promise<Outcome> {
     await this.#leases.notRenewing()
@@ -240,9 +251,8 @@ export class LeasedWork<Tx> {
     if (lost || signal?.aborted) return this.#recorder.lost(row, error, signal)
     const recorded = await this.#recorder.onItsRow(row, error, signal)
     if (recorded !== undefined) return recorded
-    // `complete` committed the deletion of the row by itself, without the rest. Unless it is kept as failed, that is never noticed.
-    if (isHapaxError(error, 'broken-atomicity')) return this.#recorder.broken(row.message, error, row.attempts + 1)
-    return this.#lost(row)
+    // `complete` may have committed the deletion of the row without the rest, which would go unnoticed unless the message is kept as failed.
+    return (await this.#recorder.ifGone(row, error)) ?? this.#lost(row)
   }
 
   /** Another process has the message now, or has settled it. Either way it is safe, so that the broker may forget it. */

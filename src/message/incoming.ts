@@ -4,6 +4,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Clock } from '../base/index.ts'
 import { asError, describe, HapaxError, isText, messageOf } from '../base/index.ts'
+import { computedKey } from './key.ts'
 import {
   CUT,
   DELIVERY,
@@ -21,6 +22,7 @@ import {
 } from './message.ts'
 import { parseJson } from './payload.ts'
 import { cutAttributes, markStub, STUB_BYTES, type Stub } from './stub.ts'
+import type { MessageType } from './type.ts'
 
 /** What to do with a message whose id is missing or invalid: refuse it, hash its payload, or call a function. */
 export type MissingId = 'reject' | 'hash' | ((message: IncomingMessage) => string)
@@ -38,6 +40,10 @@ export interface IntakePolicy {
   readonly maxBytes: number
   readonly maxAgeMs: number | undefined
   readonly clock: Clock
+  /** Whether the consumer keeps order, so that a message whose key cannot be computed is refused. */
+  readonly ordered: boolean
+  /** The definition of a type, if this process has it: it computes the key of a message that has none. */
+  typeOf(type: string): MessageType<never, unknown> | undefined
 }
 
 /** The longest id, source, type or key that is taken, in bytes of UTF-8. */
@@ -86,7 +92,12 @@ function look(incoming: IncomingMessage, policy: IntakePolicy): Received {
   const came = payloadOf(incoming, policy.maxBytes)
   const identity = identify(incoming, came.sha256, policy)
   const whole = new Delivery(incoming, identity, came)
-  const refused = incoming[REFUSED] ?? came.refused ?? identity.refused ?? refusal(incoming, whole, policy)
+  const refused =
+    incoming[REFUSED] ??
+    came.refused ??
+    identity.refused ??
+    refusal(incoming, whole, policy) ??
+    whole.addKey(incoming, policy)
   const redelivered = incoming.redelivered === true
   if (refused === undefined) return { stored: whole, redelivered }
   // Whatever the reason for the refusal: a message that is too large to be taken is too large to be kept.
@@ -101,7 +112,7 @@ class Delivery implements StoredMessage {
   readonly source: string
   readonly id: string
   readonly type: string
-  readonly key: string | null
+  key: string | null
   readonly fingerprint: string
   readonly content: Uint8Array | string
   readonly #payload: Payload
@@ -118,6 +129,21 @@ class Delivery implements StoredMessage {
     this.content = came.content
     this.#payload = came
     this.#others = cleanAttributes(incoming)
+  }
+
+  /**
+   * Adds the key that its type computes, if it arrived without one; its identity is unchanged. Returns the reason for refusing it: its key
+   * cannot be computed, and its consumer keeps order.
+   */
+  addKey({ key, datacontenttype }: IncomingMessage, { typeOf, ordered }: IntakePolicy): HapaxError | undefined {
+    const type = key === undefined ? typeOf(this.type) : undefined
+    if (type === undefined) return undefined
+    try {
+      this.key = computedKey(type, this, typeof datacontenttype === 'string' ? datacontenttype : undefined)
+    } catch (error) {
+      if (ordered && error instanceof HapaxError) return error
+    }
+    return undefined
   }
 
   get attributes(): string {
@@ -365,7 +391,7 @@ function cleanHeaders(headers: Readonly<Record<string, unknown>>): Record<string
  * What a handler gets of a stored message: the JSON value; where its content type is not JSON, a text for `text/…` and
  * bytes else. Made anew at every call, so that no handler sees what another run did to it. Throws `invalid-payload`.
  */
-export function decode(stored: StoredMessage, contentType: string | undefined): unknown {
+export function decode(stored: Pick<StoredMessage, 'data'>, contentType: string | undefined): unknown {
   const content = stored instanceof Delivery ? stored.content : stored.data
   try {
     if (isTextual(contentType)) return textOf(content, wholeText)

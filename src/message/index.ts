@@ -28,6 +28,7 @@ export {
   type Received,
   textRule,
 } from './incoming.ts'
+export { computedKey } from './key.ts'
 export {
   ALL_LANES,
   compareSeq,
@@ -38,6 +39,7 @@ export {
   lanesOf,
   markOf,
   newMark,
+  nextLanesOf,
   numberOf,
   ownerOf,
   seqOf,
@@ -69,8 +71,9 @@ export {
 export { jsonOf, type Payload, parseJson, payloadOf } from './payload.ts'
 export { encodePlain, readPlain } from './plain.ts'
 export type { StandardSchema } from './schema.ts'
-export { deliveriesName, eventOf, originOf, spreadMessages, spreadSource } from './spread.ts'
+export { deliveriesName, eventOf, isDeliveries, originOf, spreadMessages, spreadSource } from './spread.ts'
 export { asciiJson, inAscii, STUB_BYTES, type Stub, shortened, stubOf } from './stub.ts'
+export { inTimeOrder } from './time-order.ts'
 export type { MessageOptions } from './type.ts'
 export {
   checkPlace,

@@ -29,6 +29,16 @@ export function lanesOf(worker: string, workers: readonly string[]): readonly nu
   return ALL_LANES.filter((lane) => heaviest(String(lane), seeded) === worker)
 }
 
+/** Which lanes would be a worker's if their owners were gone: each lane of others has one such worker. */
+export function nextLanesOf(worker: string, workers: readonly string[]): readonly number[] {
+  const seeded = workers.map(seededOf)
+  return ALL_LANES.filter((lane) => {
+    const owner = heaviest(String(lane), seeded)
+    const others = seeded.filter((each) => each.worker !== owner)
+    return owner !== worker && heaviest(String(lane), others) === worker
+  })
+}
+
 /** The worker that something belongs to. */
 export function ownerOf(thing: string, workers: readonly string[]): string | undefined {
   return heaviest(thing, workers.map(seededOf))

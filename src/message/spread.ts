@@ -6,8 +6,15 @@ import { fingerprint, type Message, messageKey, packAttributes, type StoredMessa
 
 /** The consumer whose inbox has what waits for the endpoints of a relay. */
 export function deliveriesName(relay: string): string {
-  return `webhooks:${relay}`
+  return `${DELIVERIES_OF}${relay}`
 }
+
+/** Whether a consumer delivers to endpoints. */
+export function isDeliveries(consumer: string): boolean {
+  return consumer.startsWith(DELIVERIES_OF)
+}
+
+const DELIVERIES_OF = 'webhooks:'
 
 /** The source of the copy of an event that is for one endpoint. No id of an endpoint has a space in it. */
 export function spreadSource(endpoint: string, source: string): string {

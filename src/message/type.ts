@@ -25,7 +25,9 @@ export interface MessageType<In = unknown, Out = In> extends Place {
   readonly type: string
   /** A message of this type, for `publishMany`. */
   of(data: In, options?: PublishOptions): Draft
-  /** The key of a message with this data. */
+  /** Whether the type has a key function. */
+  readonly keyed: boolean
+  /** The key of a message with this data, as it is on the wire. */
   keyOf(data: In): string | undefined
   /** Checks and transforms data as it came over the wire; throws `invalid-payload`. */
   parse(data: unknown): Out | Promise<Out>
@@ -70,8 +72,11 @@ export interface PublishOptions extends Place {
 export interface MessageOptions<In, Out = In> extends Place {
   /** What checks and transforms the data: of zod, valibot, arktype or another library with Standard Schema. @default nothing does */
   readonly schema?: StandardSchema<In, Out>
-  /** Which messages belong together, for example those of one order. */
-  readonly key?: (data: In) => string
+  /**
+   * Groups messages that belong together, for example those of one order. Called with the data as it is on the wire, before schema
+   * validation, when a message is published and when one arrives without a key. `undefined`: the message has no key.
+   */
+  readonly key?: (data: In) => string | undefined
   /** The way of these messages. @default that of `route`, or of `createHapax` */
   readonly delivery?: 'relay' | 'local'
   /** The relay that sends them. @default that of `route`, or of `createHapax` */
@@ -97,6 +102,7 @@ export function defineMessage<In = unknown, Out = In>(
   const message: MessageType<In, Out> = {
     type,
     of: (data, publishOptions = {}) => ({ message, data, options: publishOptions }),
+    keyed: key !== undefined,
     keyOf: (data) => key?.(data),
     parse: schema === undefined ? (data) => data as Out : (data) => parseWith(type, schema, data),
     ...(delivery !== undefined && { delivery }),

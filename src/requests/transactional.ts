@@ -10,7 +10,7 @@ import {
   oneOf,
   positiveInteger,
 } from '../base/index.ts'
-import { ref } from '../consumer/index.ts'
+import { isFeared, ref } from '../consumer/index.ts'
 import type { HttpContext, HttpHandler, HttpOptions, PublishInHandler, Receipt } from '../contracts/index.ts'
 import {
   Attempt,
@@ -219,7 +219,7 @@ export class TransactionalWay<Tx> implements Way<HttpContext<Tx>> {
       )
       return { outcome: 'unavailable', response: databaseUnavailable() }
     }
-    const kept = isHapaxError(error, 'broken-atomicity') ? 'a part of it may have been kept' : 'nothing was kept'
+    const kept = isFeared(error) ? 'some of its effects may have been kept' : 'nothing was kept'
     logger.error({ consumer, ...about, ...faultFields(error) }, `the handler of a request failed; ${kept}`)
     return { outcome: 'failed', response: problemOf(error) }
   }

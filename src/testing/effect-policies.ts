@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import type { EffectState } from '../base/index.ts'
 import { HapaxError, NotDone } from '../base/index.ts'
-import type { ClaimContext, EffectOptions, EffectRow, Outcome, StoreJournal } from '../contracts/index.ts'
+import type { ClaimContext, EffectOptions, EffectRow, Lease, Outcome, StoreJournal } from '../contracts/index.ts'
 import { assertOutcome } from './store/world.ts'
 import { gate } from './wait.ts'
 
@@ -11,8 +11,16 @@ type BeginEffect = StoreJournal['begin']
 export interface PolicyWorld {
   /** The outcome of an attempt after which there is another one. */
   readonly retry: Outcome['status']
+  /** The outcome of an attempt whose message another process took over. */
+  readonly lost: Outcome['status']
   /** A leased consumer whose retries are due at once; `begin` stands between it and the journal. */
-  sms(handler: (ctx: ClaimContext) => unknown, begin?: (begin: BeginEffect) => BeginEffect): PolicyConsumer
+  sms(
+    handler: (ctx: ClaimContext) => unknown,
+    begin?: (begin: BeginEffect) => BeginEffect,
+    leaseMs?: number,
+  ): PolicyConsumer
+  /** Another process takes a message over from the owner of this lease. */
+  takeOver(id: string, lease: Lease): Promise<void>
   /** A process dies in the middle of a call 'send': only the journal knows that it had begun. */
   dieInside(id: string): Promise<void>
   journal(id: string): Promise<readonly EffectRow[]>
@@ -254,5 +262,61 @@ const refused: readonly PolicyCase[] = [
   },
 ]
 
-/** The outcome of unknown calls under each policy, and of calls that were certainly not made. */
-export const effectPolicies: readonly PolicyCase[] = [...dead, ...late, ...again, ...overtaken, ...refused]
+const kept = policies.map(
+  ([what, options]): PolicyCase => ({
+    name: `B8: no later attempt repeats a call that was made, and each gets its result; policy: ${what}`,
+    run: async (world) => {
+      const keys: string[] = []
+      const results: unknown[] = []
+      const sms = world.sms(async (ctx) => {
+        results.push(await ctx.effect('send', (key) => keys.push(key), options))
+        // One attempt could corrupt the journal, and the next one call again.
+        if (results.length < 3) throw new Error('flaw')
+      })
+      assertOutcome(await sms.handle('a'), world.retry)
+      assertOutcome(await sms.again('a'), world.retry)
+      assert.equal(await state(world), 'done')
+      assertOutcome(await sms.again('a'), 'processed')
+      assert.deepEqual([keys.length, results, await state(world)], [1, [1, 1, 1], 'done'])
+    },
+  }),
+)
+
+const tooLate: readonly PolicyCase[] = [
+  {
+    name: 'B3: an owner that loses its lease while it waits for the journal does not make the call',
+    run: async (world) => {
+      const keys: string[] = []
+      const told = gate()
+      const losing =
+        (begin: BeginEffect): BeginEffect =>
+        async (lease, ...rest) => {
+          const answer = await begin(lease, ...rest)
+          await world.takeOver('a', lease)
+          await told.passed
+          return answer
+        }
+      const sms = world.sms(
+        (ctx) => {
+          ctx.signal.addEventListener('abort', told.open)
+          return ctx.effect('send', (key) => keys.push(key))
+        },
+        losing,
+        300,
+      )
+      assertOutcome(await sms.handle('a'), world.lost)
+      assert.deepEqual([keys.length, await state(world)], [0, 'started'])
+    },
+  },
+]
+
+/** The outcome of calls under each policy: unknown calls, completed ones, and those that were certainly not made. */
+export const effectPolicies: readonly PolicyCase[] = [
+  ...dead,
+  ...late,
+  ...again,
+  ...overtaken,
+  ...refused,
+  ...kept,
+  ...tooLate,
+]

@@ -16,7 +16,7 @@ import type {
 } from '../base/index.ts'
 
 import { asError, type Clock, HapaxError, isHapaxError, isRefusal, messageOf, pause } from '../base/index.ts'
-import type { Opening, Store, Unit, UnitEnd, UnitOptions, Writes } from '../contracts/index.ts'
+import type { Opening, Reach, Store, Unit, UnitEnd, UnitOptions, Writes } from '../contracts/index.ts'
 import type { StoredMessage } from '../message/index.ts'
 import type { Committed } from './committed.ts'
 import type { DatabaseClock } from './database-clock.ts'
@@ -129,6 +129,9 @@ export interface Scope<Tx> {
   readonly views: Unit<Tx>['views'] | undefined
   /** Makes the call of one of several handlers, with these messages. Undefined: nobody watches it. */
   readonly observe?: (messages: readonly StoredMessage[], call: () => unknown) => unknown
+  /** As `Unit.reach` and `Unit.border`. */
+  readonly reach: () => Reach
+  readonly border: () => Promise<void>
   /** Called between handlers; see `Connection.assertAwaited`. */
   readonly assertAwaited: Unit<Tx>['assertAwaited'] | undefined
 }
@@ -162,8 +165,8 @@ export class Attempt<Tx, T> {
   #looks = 0
   readonly #mostConflicts: number
   #handlersMs = 0
-  /** Handlers do not overlap. */
-  #inTurn: boolean
+  /** From now on, the handlers of a group are called one after the other. */
+  #outOfTurn = false
   #stale = false
   readonly #startedAt: number
 
@@ -173,7 +176,6 @@ export class Attempt<Tx, T> {
     this.#startedAt = engine.clock.monotonic()
     this.#plan = plan
     this.#mostConflicts = plan.mostConflicts ?? MAX_CONFLICTS
-    this.#inTurn = settings.together !== undefined
     this.#phases = {
       openingMs: settings.lockTimeoutMs + GRACE_MS,
       handlerMs: settings.timeoutMs,
@@ -274,9 +276,11 @@ export class Attempt<Tx, T> {
       deadline,
       logger: this.#engine.logger.forHandlers,
       consumer: this.#plan.consumer,
-      together: together === true,
+      together: together === true && !this.#outOfTurn,
       ordered: order !== 'none',
-      views: this.#inTurn ? undefined : () => unit.views?.(),
+      reach: () => unit.reach?.() ?? 'none',
+      border: async () => unit.border?.(),
+      views: together !== undefined || this.#outOfTurn ? undefined : () => unit.views?.(),
       assertAwaited: () => unit.assertAwaited?.(),
     }
   }
@@ -293,7 +297,7 @@ export class Attempt<Tx, T> {
 
   #judge(error: unknown, token: string, progress: Progress<Tx>): Attempted<T> | 'again' {
     if (error === OUT_OF_TURN) {
-      this.#inTurn = true
+      this.#outOfTurn = true
       return 'again'
     }
     if (error === progress.thrown && !isDoomed(error)) return this.#failed(error, token)

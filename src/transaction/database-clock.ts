@@ -19,9 +19,14 @@ export class DatabaseClock {
     this.#clock = clock
   }
 
-  /** It is this time there now. */
-  learn(now: Date): void {
+  /**
+   * Takes a time that the database reported at some instant since `began` (monotonic clock). Returns the minimum number of milliseconds that
+   * the database clock went back since the previous report; the duration of the query does not count as a step.
+   */
+  learn(now: Date, began: number): number {
+    const before = this.#zero
     this.#zero = now.getTime() - this.#clock.monotonic()
+    return before === undefined ? 0 : Math.max(0, before - (now.getTime() - began))
   }
 
   /** Milliseconds since 1970; without a worker in this process, by its own clock. */
@@ -34,7 +39,8 @@ export class DatabaseClock {
    * does not say when it was published.
    */
   lagMs({ attributes }: Pick<StoredMessage, 'attributes'>, row?: Aged): number | undefined {
-    if (typeof row?.ageMs === 'number') return row.ageMs + this.#clock.monotonic() - row.readAt
+    // The clock may have gone back meanwhile.
+    if (typeof row?.ageMs === 'number') return Math.max(0, row.ageMs + this.#clock.monotonic() - row.readAt)
     const at = publishedAt(attributes)
     return at === undefined ? undefined : Math.max(0, this.now() - at)
   }

@@ -55,9 +55,10 @@ function prepare(from: PrepareOptions, draft: Draft): Prepared | Promise<Prepare
   const { message: type } = draft
   checkPublish(type, options)
   const payload = payloadOf(type.type, data, options.datacontenttype)
-  const prepared = stored(from, type, payload, data, options)
-  // What the consumer will see is checked, not what the publisher holds: a Date, for example, arrives as text.
-  const checked = type.parse(arriving(type.type, payload, prepared.message))
+  // The key is computed from, and the schema applied to, the data as the consumer will see it: a Date, for example, arrives as text.
+  const arrived = arriving(type.type, payload)
+  const prepared = stored(from, type, payload, arrived, options)
+  const checked = type.parse(arrived)
   return checked instanceof Promise ? checked.then(() => prepared) : prepared
 }
 
@@ -99,9 +100,9 @@ function stored(
 }
 
 /** What arrives at the consumer, by the same rules as there. */
-function arriving(type: string, { json, contentType }: Payload, message: StoredMessage): unknown {
+function arriving(type: string, { bytes, json, contentType }: Payload): unknown {
   try {
-    return json === undefined ? decode(message, contentType) : parseJson(json)
+    return json === undefined ? decode({ data: bytes }, contentType) : parseJson(json)
   } catch (cause) {
     const what = `expected data of ${type} to be ${json === undefined ? contentType : 'JSON'} that a consumer takes: ${messageOf(asError(cause))}`
     throw new HapaxError('invalid-payload', what, { cause, fields: { type } })

@@ -12,6 +12,7 @@ export {
   type RowResult,
   refuseRetry,
   refuseStub,
+  refuseUnchecked,
 } from './operations/index.ts'
 export { checkRetention, checkSource, isEnabled, type WorkerOptions } from './options.ts'
 export { Reports } from './reports.ts'

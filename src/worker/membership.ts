@@ -1,7 +1,7 @@
 import type { Clock, Logger, Outages, Random } from '../base/index.ts'
 import { asError, isHapaxError, workerName } from '../base/index.ts'
-import type { StoreWorkers, WorkerRow } from '../contracts/index.ts'
-import { lanesOf, ownerOf } from '../message/index.ts'
+import type { Peer, StoreWorkers, WorkerRow } from '../contracts/index.ts'
+import { lanesOf, nextLanesOf, ownerOf } from '../message/index.ts'
 
 /** What a worker serves, as its row tells the other workers. */
 export interface Serves {
@@ -35,8 +35,8 @@ export interface MembershipOptions {
   inHand(): { readonly seqs: readonly string[]; readonly alone: boolean }
   /** The lanes have changed. */
   changed(): void
-  /** A heartbeat came through, at this time of the database. */
-  heard(now: Date): void
+  /** A heartbeat that began at this monotonic time succeeded, at this database time. */
+  heard(now: Date, began: number): void
   /** Other workers presumed this one dead: they may have taken what it has not begun. */
   buried(): void
   report(error: Error): void
@@ -63,6 +63,7 @@ export class Membership {
   /** What our row says, to notice a change. */
   #told = ''
   #cancel: () => void = () => {}
+  #cancelDoubt: () => void = () => {}
   #beating: Promise<void> = Promise.resolve()
 
   constructor(options: MembershipOptions) {
@@ -101,6 +102,16 @@ export class Membership {
       const { store, inHand } = this.#options
       if ((await store.note(this.#id, inHand(), false)) === undefined) await this.#beat()
     })
+  }
+
+  /** The rows that other workers have recorded, dead or alive. Notices dead ones. */
+  async notedElsewhere(): Promise<ReadonlySet<string>> {
+    let workers: readonly Peer[] = []
+    await this.#inTurn(async () => {
+      workers = await this.#options.store.list()
+      await this.#heed(workers)
+    })
+    return new Set(workers.filter(({ id }) => id !== this.#id).flatMap(({ seqs }) => seqs))
   }
 
   /** Tells the other workers whether handlers can run here. While they cannot, the others serve its consumers. */
@@ -145,6 +156,16 @@ export class Membership {
     )
   }
 
+  /** The lanes of others in which this worker is the one that may relay what their owner leaves. */
+  nextLanesOfRelay(relay: string): readonly number[] {
+    return this.#lanesOf(
+      ['next', relay],
+      (serves) => serves.relays.includes(relay),
+      (serves) => serves.missing.includes(relay),
+      nextLanesOf,
+    )
+  }
+
   /** Whether this worker is the one, among those that qualify, that does a task for all. */
   owns(thing: string, who: (serves: Serves) => boolean): boolean {
     return ownerOf(thing, this.#who(who)) === this.#id
@@ -156,6 +177,7 @@ export class Membership {
     if (this.#id === '') return
     this.#state = 'left'
     this.#cancel()
+    this.#cancelDoubt()
     await this.#beating
     if (this.#id === '') return
     try {
@@ -171,12 +193,13 @@ export class Membership {
     what: readonly string[],
     who: (serves: Serves) => boolean,
     unable: (serves: Serves) => boolean = () => false,
+    share: typeof lanesOf = lanesOf,
   ): readonly number[] {
     // As JSON, because a separator could be part of a name.
     const name = JSON.stringify(what)
     let lanes = this.#lanes.get(name)
     if (lanes === undefined) {
-      lanes = lanesOf(this.#id, this.#who(who, unable))
+      lanes = share(this.#id, this.#who(who, unable))
       this.#lanes.set(name, lanes)
     }
     return lanes
@@ -239,9 +262,27 @@ export class Membership {
     }
     this.#heardAt = began
     const [first] = workers
-    if (first !== undefined) this.#options.heard(first.listedAt)
-    this.#update(workers)
-    if (workers.some((worker) => !worker.alive && worker.id !== this.#id)) await this.#bury()
+    if (first !== undefined) this.#options.heard(first.listedAt, began)
+    await this.#heed(workers)
+  }
+
+  /** Marks the rows that dead workers had in hand before their lanes move, so that their next worker treats them as crash suspects. */
+  async #heed(workers: readonly Peer[]): Promise<void> {
+    try {
+      if (workers.some((worker) => !worker.alive && worker.id !== this.#id)) await this.#bury()
+    } finally {
+      this.#update(workers)
+    }
+    this.#cancelDoubt()
+    if (workers.some((worker) => worker.doubtful)) this.#lookAgain()
+  }
+
+  /** A session has ended; whether its process has ended too is known shortly. */
+  #lookAgain(): void {
+    if (this.#state !== 'joined') return
+    this.#cancelDoubt = this.#options.clock.after(DOUBT_MS, () => {
+      this.notedElsewhere().catch((error: unknown) => this.#options.report(asError(error)))
+    })
   }
 
   /** Joins again under a new id, which makes the others read the row again. Messages in hand are noted under both ids meanwhile. */
@@ -289,6 +330,9 @@ export class Membership {
     }
   }
 }
+
+/** Slightly longer than a store takes to be sure. */
+const DOUBT_MS = 600
 
 /** Says that applications of these sources serve a consumer of one name. */
 export function namesakeText(consumer: string, sources: readonly string[]): string {

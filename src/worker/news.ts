@@ -90,16 +90,27 @@ export class News {
   }
 }
 
-/** Rows as a text: whole, or only where they are, or none at all, whichever is short enough. */
+/**
+ * Rows as text: in full, as locations only, or not at all, depending on what fits. Rows with a key are sent as locations only, because the
+ * database may log the text, and a key may be a customer number.
+ */
 export function newsText(from: string, rows: readonly Committed[] | undefined): string {
-  const places = new Map(
-    rows?.map(({ table, scope, lane }) => [JSON.stringify([table, scope, lane]), { table, scope, lane }]),
-  )
-  for (const said of [rows, [...places.values()]]) {
-    const text = rows && asciiJson(JSON.stringify({ from, rows: said }))
-    if (text !== undefined && text.length <= MOST_BYTES) return text
+  if (rows !== undefined) {
+    const whole = rows.filter(({ entry }) => entry?.key === null)
+    const others = rows.filter(({ entry }) => entry?.key !== null)
+    for (const said of [[...whole, ...placesOf(others)], placesOf(rows)]) {
+      const text = asciiJson(JSON.stringify({ from, rows: said }))
+      if (text.length <= MOST_BYTES) return text
+    }
   }
   return JSON.stringify({ from })
+}
+
+function placesOf(rows: readonly Committed[]): readonly Committed[] {
+  const places = rows.map(
+    ({ table, scope, lane }) => [JSON.stringify([table, scope, lane]), { table, scope, lane }] as const,
+  )
+  return [...new Map(places).values()]
 }
 
 /** What a text says. One that cannot be read may mean anything. */
@@ -120,7 +131,7 @@ function isCommitted(row: Committed): boolean {
 }
 
 function isEntry({ seq, type, lane, key, bytes, dueMs }: Entry): boolean {
-  const texts = isSeq(seq) && typeof type === 'string' && (key === null || typeof key === 'string')
+  const texts = isSeq(seq) && typeof type === 'string' && key === null
   return texts && [lane, bytes, dueMs].every((number) => typeof number === 'number')
 }
 

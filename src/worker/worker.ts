@@ -12,6 +12,7 @@ import type { Committed } from '../transaction/index.ts'
 import { type Engine, unit } from '../transaction/index.ts'
 import { Beginning } from './beginning.ts'
 import { Chores } from './chores.ts'
+import { ClockSteps } from './clock-steps.ts'
 import type { Crew } from './crew.ts'
 import { Handover } from './handover.ts'
 import { LifeCycle, type Round, unlessStopped } from './life-cycle.ts'
@@ -33,6 +34,7 @@ import {
   warningOf,
   workerSettings,
 } from './options.ts'
+import { Ordering } from './ordering.ts'
 import { Pauses } from './pauses.ts'
 import { Progress } from './progress.ts'
 import { Reports } from './reports.ts'
@@ -52,7 +54,9 @@ export class WorkerCore<Tx> implements Worker {
   readonly #handover: Handover<Tx>
   readonly #life: LifeCycle
   readonly #reports: Reports
+  readonly #ordering: Ordering<Tx>
   readonly #membership: Membership
+  readonly #clockSteps: ClockSteps
   readonly #suspects: Suspects
   readonly #progress: Progress
   readonly #pauses: Pauses
@@ -73,6 +77,7 @@ export class WorkerCore<Tx> implements Worker {
       isStuck: () => this.#progress.stuck,
       isPaused: (origin, scope) => this.#pauses.has(origin, scope),
     })
+    this.#ordering = new Ordering({ engine, consumers, report: (error) => this.#report(error) })
     this.#life = this.#lifeCycle()
     this.#membership = new Membership({
       ...engine,
@@ -81,9 +86,17 @@ export class WorkerCore<Tx> implements Worker {
       serves: servesHere(engine, this.#settings),
       takeoverMs: this.#settings.takeoverMs,
       inHand: () => this.#inHand(),
-      changed: () => this.#life.wake(),
+      changed: () => {
+        if (this.#life.isRunning) this.#ordering.addLater()
+        this.#life.wake()
+      },
       buried: () => this.#lines.drop(),
-      heard: (now) => engine.databaseClock.learn(now),
+      heard: (now, began) => this.#clockSteps.heard(now, began),
+      report: (error) => this.#report(error),
+    })
+    this.#clockSteps = new ClockSteps({
+      engine,
+      changed: () => this.wake(),
       report: (error) => this.#report(error),
     })
     this.#suspects = new Suspects({
@@ -233,6 +246,7 @@ export class WorkerCore<Tx> implements Worker {
     refuseOrderless(consumers, recorded)
     this.#learn(recorded)
     for (const { name, types, ordered } of consumers) await store.subscriptions.add(name, types, ordered)
+    await this.#ordering.add()
     await this.#pauses.look()
     this.#assemble(places)
   }
@@ -280,6 +294,7 @@ export class WorkerCore<Tx> implements Worker {
         this.#ignoreNews = this.#crew.listen((rows) => this.wake(rows))
         this.#pauses.start()
         this.#chores?.start()
+        this.#clockSteps.start()
         this.#reports.started()
       },
       round: (asked) => this.#round(asked),
@@ -291,7 +306,14 @@ export class WorkerCore<Tx> implements Worker {
         return this.#membership.leave()
       },
       running: () => this.#lines.all.flatMap((line) => line.running),
-      ended: () => Promise.all([this.#pauses.stop(), this.#chores?.stop(), this.#ignoreNews()]),
+      ended: () =>
+        Promise.all([
+          this.#pauses.stop(),
+          this.#chores?.stop(),
+          this.#ordering.ended(),
+          this.#clockSteps.stop(),
+          this.#ignoreNews(),
+        ]),
       left: () => this.#membership.leave(),
       stopped: () => {
         this.#crew.remove(this)
@@ -358,11 +380,14 @@ export class WorkerCore<Tx> implements Worker {
       return { line, found }
     })
     if (offers.some(({ line, found }) => line.mustAsk?.(found))) this.#learn(await store.subscriptions.list())
+    const reaches = offers.some(({ line, found }) => line.reaches(found))
+    const elsewhere = reaches ? await this.#membership.notedElsewhere() : NOTHING
     if (!this.#life.isRunning) return false
     let took = false
     // A pause may have come during the look.
     const movable = new Set(this.#lines.movable)
-    for (const { line, found } of offers) took = (movable.has(line) && found.length > 0 && line.offer(found)) || took
+    for (const { line, found } of offers)
+      took = (movable.has(line) && found.length > 0 && line.offer(found, elsewhere)) || took
     return took
   }
 
@@ -404,3 +429,4 @@ const PROBE = { lockTimeoutMs: 1_000, idleTimeoutMs: 10_000 }
 /** A rest between two pages of keys is so many times as long as the look. */
 const PACE = 4
 const ASKED_MS = 50
+const NOTHING: ReadonlySet<string> = new Set()

@@ -1,6 +1,7 @@
 import Sqlite from 'better-sqlite3'
 import { createHapax, defineMessage, silentLogger } from 'hapax'
 import { fromKysely } from 'hapax/kysely'
+import { mysql } from 'hapax/mysql'
 import { postgres } from 'hapax/postgres'
 import {
   CompiledQuery,
@@ -14,6 +15,7 @@ import {
 import { createPool } from 'mysql2'
 import pg from 'pg'
 import { describe, expect, it, onTestFinished } from 'vitest'
+import { countEffects, insertEffect, makePlace } from '../support/databases.ts'
 import { type Reached, runPair } from '../support/pairs.ts'
 import { requireServer, testStores } from '../support/servers.ts'
 
@@ -106,5 +108,34 @@ describe.skipIf(!testStores().includes('postgres'))('kysely on pg alone', () => 
       })
       expect(await hapax.receipts.list({ consumer: 'careless' })).not.toEqual([])
     }
+  })
+})
+
+describe.skipIf(!testStores().includes('mysql'))('kysely on mysql2 without its pool', () => {
+  it('A4: a handler that loses its session after a statement that commits fails as broken atomicity', async () => {
+    await using checker = await makePlace('mysql')
+    const { place } = checker
+    const db = new Kysely<unknown>({
+      dialect: new MysqlDialect({ pool: createPool({ uri: place.url, connectionLimit: 3 }) }),
+    })
+    const store = mysql(fromKysely(db), { database: new URL(place.url).pathname.slice(1) })
+    const hapax = createHapax({ store, source: '/test', logger: silentLogger })
+    onTestFinished(() => db.destroy())
+    const consumer = hapax.consumer('careless', { receive: 'store' }).on(defineMessage('ping'), async (_, { tx }) => {
+      const query = (text: string) => tx.executeQuery<{ id: number }>(CompiledQuery.raw(text))
+      await query(insertEffect(place, 'careless', 'a'))
+      await query('create table ended (id integer)')
+      const { rows } = await query('select connection_id() as id')
+      await checker.query(`kill ${rows[0]?.id}`)
+      await query(insertEffect(place, 'careless', 'b'))
+    })
+    await consumer.handle({ id: 'a', source: '/test', type: 'ping', data: {} })
+    const worker = hapax.worker({ consume: [consumer], pollMs: 20 })
+    await worker.start()
+    await worker.drain()
+    await worker.stop()
+    expect(await countEffects(checker)).toEqual(new Map([['careless a', 1]]))
+    expect((await hapax.failed.list()).map(({ reason }) => reason)).toEqual(['broken-atomicity'])
+    await hapax.close()
   })
 })

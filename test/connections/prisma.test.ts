@@ -24,6 +24,17 @@ const client = (tx: Pick<Tx, '$executeRawUnsafe'>): Client => ({
   query: async (text, values = []) => tx.$executeRawUnsafe(text, ...values),
 })
 
+interface Nesting<Tx> {
+  $transaction<T>(work: (inner: Tx) => Promise<T>): Promise<T>
+}
+
+/** The oldest release that is tested has none. */
+const nesting = process.env['HAPAX_TEST_PEERS']
+  ? {}
+  : {
+      nested: <Tx extends Nesting<Tx>, T>(tx: Tx, work: (inner: Tx) => Promise<T>): Promise<T> => tx.$transaction(work),
+    }
+
 await runPair<Tx>({
   orm: 'prisma',
   driver: 'pg',
@@ -38,6 +49,7 @@ await runPair<Tx>({
     }
   },
   client,
+  ...nesting,
   leaveOpen: (tx) => tx.$executeRawUnsafe('select pg_sleep(300)').catch(() => {}),
 })
 
@@ -69,6 +81,7 @@ await runPair<MysqlTx>({
     }
   },
   client,
+  ...nesting,
   leaveOpen: (tx) => tx.$executeRawUnsafe('do sleep(300)').catch(() => {}),
 })
 
@@ -89,6 +102,7 @@ await runPair<SqliteTx>({
     }
   },
   client,
+  ...nesting,
   leaveOpen: () => {},
 })
 
@@ -140,6 +154,27 @@ describe.skipIf(!testStores().includes('postgres'))('prisma on pg alone', () => 
       })
       .then((settled) => settled.map(({ status }) => status))
     expect(outcomes).toEqual(['rejected', 'rejected'])
+  })
+
+  it('A11: a call on an ended transaction, or on one of its models, rejects and does not throw', async () => {
+    const { tx, order } = await hapax.transaction(async (tx) => {
+      expect(tx.order).toBe(tx.order)
+      await tx.order.count()
+      return { tx, order: tx.order }
+    })
+    const calls = [
+      () => tx.order.create({ data: { id: 'too late' } }),
+      () => tx.order.findMany(),
+      () => order.create({ data: { id: 'too late' } }),
+      () => tx.$queryRaw`select 1`,
+      () => tx.$executeRawUnsafe('select 1'),
+    ]
+    for (const call of calls) {
+      // Not `rejects`, which a synchronous throw would satisfy as well.
+      const error = await call().catch((reason: unknown) => reason)
+      expect(error).toMatchObject({ code: 'transaction-closed' })
+    }
+    expect(await prisma.order.count({ where: { id: 'too late' } })).toBe(0)
   })
 
   it('A11: a publish in a transaction that Prisma has ended after its own time-out is refused', async () => {

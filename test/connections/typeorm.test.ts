@@ -17,6 +17,7 @@ const reached = async (options: DataSourceOptions): Promise<Reached<EntityManage
 }
 
 const client = (tx: EntityManager) => ({ query: (text: string, values: unknown[] = []) => tx.query(text, values) })
+const nested = <T>(tx: EntityManager, work: (inner: EntityManager) => Promise<T>) => tx.transaction(work)
 const left = (text: string) => (tx: EntityManager) => tx.query(text).catch(() => {})
 
 await runPair<EntityManager>({
@@ -29,6 +30,7 @@ await runPair<EntityManager>({
     return reached({ type: 'postgres', url, applicationName, poolSize: max })
   },
   client,
+  nested,
   leaveOpen: left('select pg_sleep(300)'),
 })
 
@@ -39,5 +41,6 @@ await runPair<EntityManager>({
   cannot,
   open: ({ url, max }) => reached({ type: 'mariadb', url, poolSize: max }),
   client,
+  nested,
   leaveOpen: left('do sleep(300)'),
 })

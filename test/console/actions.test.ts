@@ -1,3 +1,4 @@
+import { HapaxError } from 'hapax'
 import type { Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { until } from '../../src/testing/wait.ts'
@@ -125,6 +126,28 @@ describe.skipIf(withoutBrowser).for(durableStores())('the actions of the console
     await page.getByRole('button', { name: `Send ${sent?.seq} again` }).click()
     expect(await confirmed(page, 'Send again')).toBe(`npx hapax sent republish ${sent?.seq}`)
     await until(async () => (await world.hapax.sent.list()).some(({ seq }) => seq !== sent?.seq))
+  })
+
+  test('messages whose effects may be partly committed are retried once a person has checked them, alone or in bulk', async () => {
+    const ledger = world.hapax.consumer('ledger')
+    ledger.on(InvoiceSent, () => Promise.reject(new HapaxError('broken-atomicity', 'it has committed by itself')))
+    for (const id of ['broken-1', 'broken-2']) {
+      await ledger.handle({ id, source: '/shop', type: InvoiceSent.type, data: { n: 1 } })
+    }
+    const [found] = await failedOf('ledger')
+    await page.goto(`failed/${found?.seq}`)
+    await page.getByRole('button', { name: 'Retry …' }).click()
+    const dialog = page.getByRole('dialog')
+    expect(await dialog.getByRole('button', { name: 'Retry' }).isDisabled()).toBe(true)
+    await dialog.getByLabel('I have checked its effects.').check()
+    expect(await confirmed(page, 'Retry')).toBe(`npx hapax failed retry ${found?.seq} --effects-checked`)
+    await until(async () => (await failedOf('ledger')).length === 1)
+    await page.goto('failed?scope=ledger')
+    await page.getByRole('button', { name: 'Retry all that match …' }).first().click()
+    await dialog.getByText('skipped, and counted as not done').waitFor()
+    await dialog.getByLabel('I have checked the effects of each of them.').check()
+    expect(await confirmed(page, 'Retry 1 message')).toContain('--effects-checked')
+    await until(async () => (await failedOf('ledger')).length === 0)
   })
 
   test('a consumer is paused and resumed, and everybody sees by whom', async () => {

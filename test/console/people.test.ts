@@ -129,6 +129,23 @@ describe.skipIf(withoutBrowser)('people at the console', () => {
     await page.getByText('It failed for good.').first().waitFor()
   })
 
+  test('a key that is pressed right after Escape finds the dialog closed, and keeps the focus that it moves', async () => {
+    await using tab = await openTab(world.url)
+    const { page } = tab
+    const { keyboard } = page
+    await page.goto('keys')
+    for (let round = 0; round < 5; round += 1) {
+      await page.getByRole('button', { name: 'Release customer-1' }).focus()
+      await keyboard.press('Enter')
+      await page.getByRole('dialog').waitFor()
+      await Promise.all([keyboard.press('Escape'), keyboard.press('/')])
+      await page.getByRole('dialog').waitFor({ state: 'detached' })
+      // What was put off until the next frames has happened by then.
+      await page.evaluate(TWO_FRAMES)
+      expect(await page.evaluate('document.activeElement.id')).toBe('search')
+    }
+  })
+
   test('a paused page asks for nothing until it is resumed, and keeps what it shows', async () => {
     await using tab = await openTab(world.url)
     const { page } = tab
@@ -375,3 +392,5 @@ describe.skipIf(withoutBrowser).for(oneInTest(servers, 'postgres'))('a console o
     expect(tab.complaints).toEqual([])
   })
 })
+
+const TWO_FRAMES = `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 50))))`

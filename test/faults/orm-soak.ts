@@ -155,8 +155,9 @@ async function exhausting<Tx extends object>(
   over: AbortSignal,
   faults: Faults,
 ): Promise<void> {
-  while (!over.aborted) {
-    await sleep(300 + 1_500 * random(), undefined, { signal: over }).catch(() => {})
+  // The first time early: a short run is over after a second.
+  for (let waitMs = 200; !over.aborted; waitMs = 300 + 1_500 * random()) {
+    await sleep(waitMs, undefined, { signal: over }).catch(() => {})
     if (over.aborted) return
     const taken = await Promise.all(Array.from({ length: max }, () => take(pool)))
     faults.exhausted += 1

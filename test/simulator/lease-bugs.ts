@@ -1,3 +1,5 @@
+import type { EffectEnd } from 'hapax/contracts'
+import { altered } from '../../src/testing/altered.ts'
 import type { Bug } from './bugs.ts'
 import { CALM } from './chaos.ts'
 import type { DbTransaction } from './database.ts'
@@ -76,6 +78,30 @@ export const leaseBugs: Readonly<Record<string, Bug>> = {
     routes: LEASED,
     statements: { lockLease: (db, tx, { seq }) => db.get(tx, 'inbox', seq) },
     scenario: pausing,
+  },
+  'done again': {
+    what: 'a call that was made is open again for an attempt that would repeat an unknown one',
+    routes: LEASED,
+    store: (store) =>
+      altered(store, {
+        journal: {
+          begin: async (lease, leaseMs, effect, again) => {
+            const found = await store.journal.begin(lease, leaseMs, effect, again)
+            const { state, result = null } = found?.before ?? {}
+            const open = { state: 'started', result, error: null } as unknown as EffectEnd
+            if (again && state === 'done') await store.journal.end(lease, effect, open)
+            return found
+          },
+        },
+      }),
+    scenario: (scenario) => ({
+      ...failing(scenario),
+      attempts: 5,
+      operator: 'none',
+      slowness: 0,
+      chaos: CALM,
+      leased: { ...scenario.leased, onUnknown: 'retry-same-key', honoursKeys: false, timeoutMs: undefined },
+    }),
   },
   'settled last': {
     what: 'the inbox row is deleted after the work of complete, not before it',

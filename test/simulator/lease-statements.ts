@@ -1,4 +1,5 @@
 import type { Audit, EffectEnd, EffectRef, Lease } from 'hapax/contracts'
+import { laneOfKey } from '../../src/message/lanes.ts'
 import { maySettle } from '../../src/stores/memory/leases.ts'
 
 import {
@@ -52,6 +53,24 @@ export const leaseStatements = {
     const row = locked(db, tx, 'inbox', seq)
     if (!hasToken(row, token)) return false
     db.write(tx, 'inbox', seq, { ...row, leaseToken: null, availableAt: db.world.now + delayMs })
+    return true
+  },
+
+  /** Makes unordered rows with a key ordered, except locked ones. */
+  addOrder(db: Database, tx: DbTransaction, consumer: string): number {
+    let added = 0
+    for (const { seq, ordered, message, ...row } of db.committed('inbox').values()) {
+      if (row.consumer !== consumer || ordered || message.key === null) continue
+      if (!db.isLocked(tx, 'inbox', rowName(seq)) && this.addKey(db, tx, rowName(seq), message.key)) added += 1
+    }
+    return added
+  },
+
+  /** Gives a row without order a key. */
+  addKey(db: Database, tx: DbTransaction, seq: string, key: string): boolean {
+    const row = locked(db, tx, 'inbox', seq)
+    if (row === undefined || row.ordered) return false
+    db.write(tx, 'inbox', seq, { ...row, message: { ...row.message, key }, ordered: true, lane: laneOfKey(key) })
     return true
   },
 

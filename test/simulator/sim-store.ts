@@ -1,4 +1,4 @@
-import { type FailedMessage, type FailedWhere, HapaxError, isHapaxError, type Store } from 'hapax'
+import { type FailedMessage, type FailedWhere, HapaxError, type Store } from 'hapax'
 import type {
   Deliveries,
   EffectRow,
@@ -232,6 +232,9 @@ export class SimStore implements Store<SimTx> {
     },
     release: (held, delayMs) =>
       this.#repeated(`releases ${held.seq}`, (db, tx) => this.#sql.releaseLease(db, tx, held, delayMs)),
+    addOrder: (consumer) =>
+      this.#repeated(`adds order to ${consumer}`, (db, tx) => this.#sql.addOrder(db, tx, consumer)),
+    addKey: (seq, key) => this.#repeated(`adds a key to ${seq}`, (db, tx) => this.#sql.addKey(db, tx, seq, key)),
     find: (consumer, messageKey) =>
       this.#repeated('reads the inbox', (db) => {
         for (const row of db.committed('inbox').values()) {
@@ -335,6 +338,9 @@ export class SimStore implements Store<SimTx> {
   readonly pauses: Store<SimTx>['pauses'] = { list: async () => [], pause: absent, resume: absent }
 
   readonly samples: Store<SimTx>['samples'] = { add: async () => {}, list: absent }
+
+  // The clock of the simulated database never goes back.
+  readonly clock: Store<SimTx>['clock'] = { aheadMs: async () => 0, recount: absent }
 
   readonly workers: Store<SimTx>['workers'] = {
     look: (shares) => this.#repeated('looks', (db) => shares.map((share) => this.#sql.look(db, share))),
@@ -525,15 +531,14 @@ export class SimStore implements Store<SimTx> {
   }
 
   /** As `StoreErrors.ofFate`, where the database tells. */
-  #ofFate(error: unknown, { tx, messages }: Session): unknown {
+  #ofFate(error: unknown, { tx, messages, gone }: Session): unknown {
     const { knowsFate, cutOff } = this.#db
-    if (!knowsFate) {
-      for (const { id } of messages) cutOff.add(id)
-      return error
-    }
-    if (tx.committed) return brokenAtomicity(error)
-    if (!isHapaxError(error, 'handler-timeout')) return error
-    return new HapaxError(error.code, error.message, { cause: error.cause, fields: { ...error.fields, undone: true } })
+    if (knowsFate) return tx.committed ? brokenAtomicity(error) : error
+    // All that the connection has observed is a statement that may commit.
+    if (!gone || !(error instanceof HapaxError)) return error
+    for (const { id } of messages) cutOff.add(id)
+    const fields = { ...error.fields, mayHaveCommitted: true }
+    return new HapaxError(error.code, error.message, { cause: error.cause, fields })
   }
 
   /** A transaction of a process that stands still is ended by the database after its idle timeout. */

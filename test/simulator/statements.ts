@@ -11,12 +11,12 @@ import type {
   Look,
   Origin,
   OutboxRow,
+  Peer,
   Receipt,
   RetryRow,
   Share,
   StoredMessage,
   WorkerHello,
-  WorkerRow,
 } from 'hapax/contracts'
 import { type Remembered, remember } from '../../src/message/history.ts'
 import { compareSeq, laneOf } from '../../src/message/lanes.ts'
@@ -185,7 +185,11 @@ export const statements = {
     const page = Math.min(share.limit, Math.max(4, Math.ceil((2 * share.limit) / share.lanes.length)))
     const found = new Listing(db.world.now, page, share)
     for (const row of rows) found.add(row)
-    return found.look()
+    const { overdueMs } = share
+    if (overdueMs === undefined) return found.look()
+    const isOverdue = ({ key, dueMs, deaths }: Look['entries'][number]): boolean =>
+      key === null && dueMs <= -overdueMs && deaths === 0
+    return { entries: found.look().entries.filter(isOverdue), nextMs: undefined, after: new Map() }
   },
 
   reschedule(
@@ -298,7 +302,7 @@ export const statements = {
     return true
   },
 
-  workers(db: Database, tx: DbTransaction): WorkerRow[] {
+  workers(db: Database, tx: DbTransaction): Peer[] {
     const { now } = db.world
     return db
       .rows(tx, 'workers')
@@ -307,7 +311,16 @@ export const statements = {
         const silentMs = now - seenAt
         const startedAtDate = new Date(startedAt)
         const times = { startedAt: startedAtDate, silentMs, listedAt: new Date(now) }
-        return { id, name, serves, ...times, alive: silentMs <= ttlMs, inHand: inHand.length }
+        return {
+          id,
+          name,
+          serves,
+          ...times,
+          alive: silentMs <= ttlMs,
+          inHand: inHand.length,
+          seqs: [...inHand],
+          doubtful: false,
+        }
       })
   },
 

@@ -36,3 +36,11 @@ it.for(durableStores())(
     await expect(consumer.handle(ping('c'))).rejects.toMatchObject({ code: 'closed' })
   },
 )
+
+it.for(durableStores())('H11: on %s, closing a store that is closed changes nothing', async (name) => {
+  await using checker = await makePlace(name)
+  const store = opening[name](checker.place)
+  expect(await store.schema.migrations()).not.toEqual([])
+  await Promise.all([store.close(), store.close()])
+  await store.close()
+})

@@ -20,7 +20,7 @@ function fineValues({ failedSeq, sentSeq }: ConsoleWorld, { path }: Route): Read
     ...{ source: '/shop', since: '2026-01-01T00:00:00Z', until: '2100-01-01T00:00:00Z', reason: 'permanent' },
     ...{ errorHash: 'abc', actor: 'ada', action: 'retry', cursor: undefined, limit: '10', whole: '1', scan: '1' },
     ...{ where: { scope: 'billing' }, all: undefined, kind: 'retry', perSecond: 5, effect: 'send', result: undefined },
-    ...{ data: '{}', note: 'because' },
+    ...{ data: '{}', note: 'because', effectsChecked: true },
   }
 }
 

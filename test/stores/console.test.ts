@@ -2,7 +2,7 @@ import type { ConsoleOptions, Role } from 'hapax/console'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { ROUTES } from '../../src/console/routes/index.ts'
 import { asRole, CANARY, type ConsoleWorld, consoleWorld, EXACT, posted } from '../support/console-world.ts'
-import { durableStores } from '../support/databases.ts'
+import { durableStores, table } from '../support/databases.ts'
 import { TcpProxy } from '../support/tcp-proxy.ts'
 
 const OPERATION = '01890000-0000-7000-8000-000000000001'
@@ -102,6 +102,36 @@ describe.for(durableStores())('the console on %s', (store) => {
       path,
       ['begin', 'note', 'republish'].includes(action) ? 200 : again.status === 409 ? 409 : 404,
     ])
+  })
+
+  it('retries and edits a message whose effects may be partly committed only once a person has checked them', async () => {
+    const world = await consoleWorld(store)
+    const failed = table(world.checker.place, 'failed')
+    await world.checker.query(`update ${failed} set reason = 'broken-atomicity' where consumer = 'billing'`)
+    const before = await world.rows()
+    const admin = asRole(world, 'admin')
+    const retry = `api/failed/${world.failedSeq}/retry`
+    for (const [path, body] of [
+      [retry, {}],
+      [`api/failed/${world.failedSeq}/edit`, { data: '{"n":1}' }],
+    ] as const) {
+      const refused = await admin(path, posted(body))
+      expect([refused.status, await refused.json()]).toEqual([
+        409,
+        expect.objectContaining({ code: 'effects-unchecked' }),
+      ])
+    }
+    expect((await admin(retry, posted({ effectsChecked: 'yes' }))).status).toBe(400)
+    expect(await world.rows()).toBe(before)
+    const many = { kind: 'retry', where: { scope: 'billing' } }
+    const left = await jsonOf(admin('api/operations', posted(many)))
+    await expect
+      .poll(async () => jsonOf(admin(`api/operations/${left['id']}`)))
+      .toMatchObject({ state: 'done', done: 0, errors: 1, error: { code: 'effects-unchecked' } })
+    const taken = await jsonOf(admin('api/operations', posted({ ...many, effectsChecked: true, note: 'seen' })))
+    await expect
+      .poll(async () => jsonOf(admin(`api/operations/${taken['id']}`)))
+      .toMatchObject({ state: 'done', done: 1, errors: 0, note: 'effects checked: seen' })
   })
 
   it('carries an operation out where no worker is alive, and says how far it is', async () => {

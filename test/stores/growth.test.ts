@@ -19,6 +19,10 @@ const ASKED =
 /** What is only used where another statement cannot do it all, or after something that the test does not do. */
 const RARE = [
   ...['inbox.blocked', 'inbox.lockAll', 'outbox.left', 'leases.leased', 'leases.renewable', 'traces.all', 'writeLocal'],
+  // After the clock went back, all waiting rows are read, page by page.
+  ...['clock.heartbeats', 'clock.operations', 'clock.waiting', 'clock.recount'],
+  // Only where the end of a process can be detected: by a connection that listens, or by the processes of this host.
+  ...['workers.attend', 'workers.session.isThere'],
   ...['aside.outbox.next', 'aside.outbox.forward', 'held.inbox.toFailed', 'held.outbox.toFailed'],
 ]
 

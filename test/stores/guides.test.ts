@@ -4,8 +4,10 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { connect } from 'amqplib'
 import { createHapax, defineMessage, type MessageType, silentLogger } from 'hapax'
+import { mysql } from 'hapax/mysql'
 import { postgres } from 'hapax/postgres'
 import { rabbitmq } from 'hapax/rabbitmq'
+import { createConnection } from 'mysql2/promise'
 import pg from 'pg'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { cli } from '../support/cli.ts'
@@ -15,25 +17,53 @@ import { requireServer, testBrokers } from '../support/servers.ts'
 
 const run = promisify(execFile)
 
-/** The commands of a page that take over a table: what psql is asked, and how its answer is imported. */
-function takeOvers(page: string): { sql: string; importing: string[] }[] {
+/** The command that reads a table, and its output. */
+const ASKED = [
+  {
+    form: /^psql "\$DATABASE_URL" -Atc (["'])(.*)\1 > processed\.txt$/,
+    written: (values: string[]) => values.join('|'),
+  },
+  // Every value quoted, as many programs write CSV.
+  { form: /^psql "\$DATABASE_URL" --csv -c (["'])(.*)\1 > processed\.csv$/, written: inQuotes, header: true },
+  { form: /^mariadb -Nr -e (["'])(.*)\1 shop > processed\.txt$/, written: (values: string[]) => values.join('\t') },
+]
+
+function inQuotes(values: string[]): string {
+  return values.map((value) => `"${value.replaceAll('"', '""')}"`).join(',')
+}
+
+/** The commands of a page that take over a table: what its client is asked, and how the answer is imported. */
+function takeOvers(page: string): TakeOver[] {
   const commands = blocksOf(page)
     .filter(({ language }) => language === 'sh')
     .map(({ code }) => code.trim().split('\n'))
   return commands.flatMap(([first = '', second = '']) => {
-    const sql = /^psql "\$DATABASE_URL" -Atc "(.*)" > processed\.txt$/.exec(first)?.[1]?.replaceAll('\\"', '"')
-    return sql === undefined ? [] : [{ sql, importing: second.split(' ').slice(2) }]
+    return ASKED.flatMap(({ form, written, header = false }) => {
+      const sql = form.exec(first)?.[2]?.replaceAll('\\"', '"')
+      return sql === undefined ? [] : [{ sql, written, header, importing: second.split(' ').slice(2) }]
+    })
   })
+}
+
+interface TakeOver {
+  readonly sql: string
+  readonly written: (values: string[]) => string
+  /** Whether the first line has the column names. */
+  readonly header: boolean
+  readonly importing: string[]
 }
 
 /** Does what the two commands do. */
 async function takeOver(
   database: OwnDatabase,
-  client: pg.Client,
-  { sql, importing }: ReturnType<typeof takeOvers>[number],
+  ask: pg.Client | ((sql: string) => Promise<object[]>),
+  { sql, written, header, importing }: TakeOver,
 ) {
-  const { rows } = await client.query({ text: sql, rowMode: 'array' })
-  writeFileSync(join(database.project, 'processed.txt'), rows.map(([id]) => `${id}\n`).join(''))
+  const rows = typeof ask === 'function' ? await ask(sql) : (await ask.query<object>(sql)).rows
+  const lines = rows.map((row) => Object.values(row).map(String))
+  const whole = header ? [Object.keys(rows[0] ?? {}), ...lines] : lines
+  const [, , file = ''] = importing
+  writeFileSync(join(database.project, file), whole.map((values) => `${written(values)}\n`).join(''))
   const { exitCode, stdout, stderr } = await cli(importing, {
     cwd: database.project,
     env: { HAPAX_STORE: database.url },
@@ -61,7 +91,8 @@ async function delivered(
   source: string,
   ids: readonly string[],
 ): Promise<string[]> {
-  const hapax = createHapax({ store: postgres({ url }), source: '/shop', logger: silentLogger })
+  const store = url.startsWith('mysql') ? mysql({ url }) : postgres({ url })
+  const hapax = createHapax<typeof store>({ store, source: '/shop', logger: silentLogger })
   try {
     const billing = hapax.consumer('billing').on(type, () => {})
     const outcomes = []
@@ -113,6 +144,67 @@ describe('from a .NET inbox', () => {
       'duplicate',
       'processed',
     ])
+  })
+})
+
+describe('from a hand-made table', () => {
+  const Paid = defineMessage<unknown>('invoice.paid')
+  const table = (name: string, column: string): string[] => [
+    `create table ${name} (${column} varchar(100) not null primary key, status varchar(20) not null)`,
+    `insert into ${name} values ('a', 'done'), ('b', 'failed'), ('c', 'processed'), ('d', 'working'), ('e "x", y', 'done')`,
+  ]
+  const [every, finished] = takeOvers('docs/from-a-processed-events-table.md')
+
+  it('imports all rows of a table that only has finished messages', async () => {
+    const { database, client } = await migrated()
+    await client.query(
+      `create table processed_events (event_id text primary key); insert into processed_events values ('a'), ('b')`,
+    )
+    expect(await takeOver(database, client, every ?? expect.fail())).toContain('would import 2 receipts')
+    const importing = every?.importing.filter((word) => word !== '--dry-run') ?? []
+    await takeOver(database, client, { ...(every ?? expect.fail()), importing })
+    expect(await delivered(database.url, Paid, 'stripe', ['a', 'b', 'c'])).toEqual([
+      'duplicate',
+      'duplicate',
+      'processed',
+    ])
+  })
+
+  it('imports only the finished rows of a table with a status', async () => {
+    const { database, client } = await migrated()
+    for (const text of table('processed_events', 'event_id')) await client.query(text)
+    const told = await takeOver(database, client, finished ?? expect.fail())
+    expect(told).toContain('read 5 rows with the columns event_id, status: 3 left out, 0 without an id')
+    expect(told).toContain('imported 2 receipts for billing')
+    const ids = ['a', 'b', 'c', 'd', 'e "x", y']
+    expect(await delivered(database.url, Paid, 'stripe', ids)).toEqual([
+      'duplicate',
+      'processed',
+      'processed',
+      'processed',
+      'duplicate',
+    ])
+  })
+
+  it('imports only the processed rows of the table of a Symfony application', async () => {
+    const [, , symfony = expect.fail()] = takeOvers('docs/from-a-symfony-or-dotnet-inbox.md')
+    await using database = await ownDatabase('mysql')
+    expect((await cli(['migrate', '--store', database.url])).exitCode).toBe(0)
+    const connection = await createConnection(database.url)
+    try {
+      for (const text of table('processed_messages', 'message_id')) await connection.query(text)
+      const ask = async (sql: string): Promise<object[]> => Object(await connection.query(sql))[0]
+      expect(await takeOver(database, ask, symfony)).toContain('imported 1 receipt for billing')
+      const ids = ['a', 'b', 'c', 'd']
+      expect(await delivered(database.url, Paid, '/shop-php', ids)).toEqual([
+        'processed',
+        'processed',
+        'duplicate',
+        'processed',
+      ])
+    } finally {
+      await connection.end()
+    }
   })
 })
 

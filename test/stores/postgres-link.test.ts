@@ -352,3 +352,25 @@ describe('a handler that outlives its time while control work', () => {
     expect(await slow(proxy.url, () => proxy.refuse())).toMatchObject({ ack: false })
   })
 })
+
+it.each(['direct', 'store'] as const)(
+  'A4: a handler that commits and then loses its session fails as broken atomicity: %s',
+  async (receive) => {
+    const hapax = createHapax({ store: postgres({ pool: poolOf(4), schema }), source: '/test', logger: silentLogger })
+    const consumer = hapax.consumer(`ends ${receive}`, { receive }).on(Thing, async (_, { tx }) => {
+      const { rows } = await tx.query<{ pid: number }>('select pg_backend_pid() as pid')
+      await tx.query(`insert into ${schema}.notes values ('${receive}')`)
+      await tx.query('commit')
+      await admin.query('select pg_terminate_backend($1, 10000)', [rows[0]?.pid])
+      await tx.query(`insert into ${schema}.notes values ('after')`)
+    })
+    await consumer.handle({ id: receive, source: '/test', type: Thing.type, data: {} })
+    const worker = hapax.worker({ consume: [consumer] })
+    await worker.start()
+    await worker.drain()
+    await worker.stop()
+    const failed = await hapax.failed.list({ consumer: `ends ${receive}` })
+    expect(failed.map(({ reason }) => reason)).toEqual(['broken-atomicity'])
+    await hapax.close()
+  },
+)

@@ -1,13 +1,16 @@
+import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { createHapax, defineMessage, silentLogger } from 'hapax'
-import type { ClaimStore } from 'hapax/contracts'
+import type { Claimed, ClaimStore, Lease } from 'hapax/contracts'
 import { memoryBroker } from 'hapax/memory-broker'
 import { type IoredisClient, type IoredisCluster, redis } from 'hapax/redis'
 import { Redis } from 'ioredis'
 import { createClient, createClientPool, createSentinel } from 'redis'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { LinkProxy } from '../../src/conformance/brokers/link-proxy.ts'
+import { messageKey } from '../../src/message/index.ts'
 import { CLAIM_STORED } from '../../src/stores/redis/scripts.ts'
+import { stored } from '../../src/testing/claims/world.ts'
 import { promised } from '../../src/testing/promised.ts'
 import { until } from '../../src/testing/wait.ts'
 import { noPrivateServer, privateServer } from '../support/private-server.ts'
@@ -18,6 +21,20 @@ import { uncaughtErrors } from '../support/uncaught.ts'
 const Ping = defineMessage<{ readonly n: number }>('ping')
 const ping = (id: string) => ({ id, source: '/sender', type: 'ping', data: { n: 1 } })
 const NEVER = { attempts: 1 } as const
+
+/** Adds a span to the times of claims and lines under a prefix; see lua.ts. */
+const SET_BACK = `
+for _, key in ipairs(redis.call('KEYS', ARGV[1] .. '*')) do
+  local kind = redis.call('TYPE', key).ok
+  if kind == 'string' then
+    for _, at in ipairs({ 47, 71, 85 }) do
+      local ms = tonumber(redis.call('GETRANGE', key, at, at + 13))
+      if ms and ms > 1e12 then redis.call('SETRANGE', key, at, string.format('%014.0f', ms + ARGV[2])) end
+    end
+  elseif kind == 'zset' then
+    for _, entry in ipairs(redis.call('ZRANGE', key, 1e12, '+inf', 'BYSCORE')) do redis.call('ZINCRBY', key, ARGV[2], entry) end
+  end
+end`
 
 /** A hapax with one consumer. */
 function consumer(store: ClaimStore, handler: () => unknown = () => {}, options = {}) {
@@ -31,6 +48,43 @@ describe('a store on Redis', () => {
     plain = new Redis(requireServer('redis'))
   })
   afterAll(() => plain?.disconnect())
+
+  it('after its clock went back, everything waits at most for its requested delay', async () => {
+    const prefix = freshPrefix()
+    const store = redis({ client: plain, prefix })
+    const claim = async (id: string, leaseMs: number) => {
+      const [claimed] = await store.claims.claim('sms', [stored(id)], { token: randomUUID(), leaseMs, alone: true })
+      return claimed as Claimed
+    }
+    const held = async (id: string, leaseMs: number): Promise<Lease> => {
+      const claimed = await claim(id, leaseMs)
+      if (claimed.kind !== 'ours') throw new Error(`expected ${id} to be ours, got ${claimed.kind}`)
+      return claimed.lease
+    }
+    const error = { name: 'Error', message: 'later' }
+    const about = { attempts: 1, error, entry: '{}' }
+    const renewed = await held('renewed', 200)
+    expect(await store.claims.renew([renewed], 2_000)).toEqual(new Set([renewed.seq]))
+    await held('leased', 2_000)
+    expect(await store.claims.release(await held('delayed', 2_000), { ...about, delayMs: 2_000 })).toBe(true)
+    const failure = { ...about, message: stored('failed'), reason: 'permanent', retentionMs: 'forever' } as const
+    expect(await store.claims.fail('sms', await held('failed', 2_000), failure)).toBe(true)
+    const [failed] = await store.failed.list({ limit: 1 })
+    expect(await store.failed.retry(failed?.seq as string, { actor: 'ada', action: 'retry' })).toBe(true)
+    // Simulates a clock that went back by an hour: all timestamps lie in the future.
+    await plain.eval(SET_BACK, 0, prefix, 3_600_000)
+    const delayed = await claim('delayed', 2_000)
+    expect(delayed.kind === 'waiting' && delayed.leftMs).toBeLessThanOrEqual(2_000)
+    for (const id of ['leased', 'renewed']) expect((await claim(id, 2_000)).kind).toBe('busy')
+    for (const id of ['leased', 'renewed', 'delayed']) {
+      await expect.poll(async () => (await claim(id, 60_000)).kind, { timeout: 10_000 }).toBe('ours')
+      expect((await claim(id, 60_000)).kind).toBe('busy')
+    }
+    // A starting worker scans the whole line; running ones do so periodically.
+    const other = redis({ client: plain, prefix })
+    const { claims } = await other.claims.claimStored('sms', { token: randomUUID(), leaseMs: 60_000, limit: 10 })
+    expect(claims.map(({ message }) => message.id)).toEqual(['failed'])
+  })
 
   /** What is left of the time of each message, shortest first; all that belongs to one has the same. */
   async function lifetimes(prefix: string): Promise<readonly number[]> {
@@ -122,6 +176,48 @@ describe('a store on Redis', () => {
     await plain.rename(`${prefix}elsewhere`, half as string)
     await until(async () => (await sms.handle(ping('a')).catch(() => undefined))?.status === 'processed')
     expect(calls).toBe(1)
+  })
+
+  describe('a message without its journal', () => {
+    /** Deletes the hash beside the claim of a message, as an eviction would. */
+    const deleteHalf = async (prefix: string, id: string): Promise<void> => {
+      const own = messageKey('/sender', id)
+      const [half = ''] = await plain.keys(`${prefix}*${own}}:more`)
+      expect(await plain.del(half)).toBe(1)
+    }
+    const options = (): { token: string; leaseMs: number } => ({ token: randomUUID(), leaseMs: 30_000 })
+
+    it('does not block others that are retried or settled with it', async () => {
+      const prefix = freshPrefix()
+      const store = redis({ client: plain, prefix, timeoutMs: 1_000 })
+      const { hapax, sms } = consumer(store, () => Promise.reject(new Error('no')), { retry: NEVER })
+      for (const id of ['a', 'b', 'c']) await sms.handle(ping(id))
+      for (const { seq } of await hapax.failed.list()) await hapax.failed.retry(seq)
+      await deleteHalf(prefix, 'b')
+      const { claims } = await store.claims.claimStored('sms', { ...options(), limit: 9 })
+      expect(claims.map(({ message }) => message.id).sort()).toEqual(['a', 'c'])
+      await deleteHalf(prefix, 'a')
+      const settled = await store.claims.settle(
+        claims.map(({ lease }) => lease),
+        60_000,
+      )
+      const whole = claims.find(({ message }) => message.id === 'c')
+      expect(settled).toEqual(new Set([whole?.lease.seq]))
+    })
+
+    it('does not block others that are claimed with it, and is reported as torn', async () => {
+      const prefix = freshPrefix()
+      const store = redis({ client: plain, prefix, timeoutMs: 1_000 })
+      const messages = ['a', 'b', 'c'].map((id) => stored(id))
+      const claimed = () => store.claims.claim('sms', messages, { ...options(), alone: false })
+      const error = { name: 'Error', message: 'no' }
+      for (const each of await claimed()) {
+        if (each.kind !== 'ours') throw new Error(`expected ours, got ${each.kind}`)
+        await store.claims.release(each.lease, { attempts: 1, delayMs: 0, error, forgetMs: 60_000 })
+      }
+      await deleteHalf(prefix, 'b')
+      expect((await claimed()).map(({ kind }) => kind)).toEqual(['ours', 'torn', 'ours'])
+    })
   })
 
   it('F9: a database that is not there is an error, and nothing is written to another one', async () => {

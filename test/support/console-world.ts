@@ -118,7 +118,7 @@ const withBigInts = (_: string, value: unknown): unknown => (typeof value === 'b
 
 /** Answers of a console on this world to somebody of this role. */
 export function asRole(
-  { hapax }: Pick<ConsoleWorld, 'hapax'>,
+  { hapax }: { readonly hapax: Parameters<typeof createConsole>[0] },
   role: Role | null,
   options: Partial<ConsoleOptions> = {},
 ): (path: string, init?: RequestInit) => Promise<Response> {

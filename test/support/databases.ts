@@ -42,9 +42,9 @@ export interface Checker extends AsyncDisposable {
   query(text: string): Promise<Rows>
 }
 
-/** Creates a place with the tables of hapax and a table `effects` that has no key at all. */
-export async function makePlace(store: DurableStore): Promise<Checker> {
-  const checker = await makeEmptyPlace(store)
+/** Creates a place with the tables of hapax and a table `effects` that has no key at all: on the shared server, or on that of a URL. */
+export async function makePlace(store: DurableStore, url?: string): Promise<Checker> {
+  const checker = await makeEmptyPlace(store, url)
   const hapax = await openStore(checker.place, { max: 1 })
   await hapax.schema.migrate()
   await hapax.close()
@@ -52,17 +52,16 @@ export async function makePlace(store: DurableStore): Promise<Checker> {
 }
 
 /** Creates a place without the tables of hapax. */
-export async function makeEmptyPlace(store: DurableStore): Promise<Checker> {
+export async function makeEmptyPlace(store: DurableStore, url?: string): Promise<Checker> {
   const name = `faults_${randomBytes(5).toString('hex')}`
-  const checker = await checkers[store](name)
+  const checker = await checkers[store](name, url)
   const type = 'varchar(200) not null'
   await checker.query(`create table ${effects(checker.place)} (consumer ${type}, id ${type}, process integer)`)
   return checker
 }
 
-const checkers: Record<DurableStore, (name: string) => Promise<Checker>> = {
-  postgres: async (schema) => {
-    const url = requireServer('postgres')
+const checkers: Record<DurableStore, (name: string, url?: string) => Promise<Checker>> = {
+  postgres: async (schema, url = requireServer('postgres')) => {
     const client = new pg.Client(url)
     // If the server dies, the next query fails.
     client.on('error', () => {})
@@ -77,8 +76,8 @@ const checkers: Record<DurableStore, (name: string) => Promise<Checker>> = {
       },
     }
   },
-  mysql: async (name) => {
-    const url = new URL(requireServer('mysql'))
+  mysql: async (name, server = requireServer('mysql')) => {
+    const url = new URL(server)
     const client = await createConnection(url.href)
     client.on('error', () => {})
     await client.query(`create database ${name}`)

@@ -68,6 +68,9 @@ async function consuming(hapax: Rig, store: Store<RigTx>): Promise<void> {
   await until(() => done.keyed > before + 20)
   await later.stop()
   await store.inbox.find('keyed', randomUUID())
+  // A row that was stored without its key.
+  const [look] = await store.workers.look([INBOX])
+  await store.inbox.addKey(look?.entries[0]?.seq ?? '', 'added')
 }
 
 /** What people do about messages that hold their key, after looks have put the keys aside. */

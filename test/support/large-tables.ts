@@ -94,8 +94,8 @@ select '${consumer}', ${message}, null, ${rest}, 1, 'permanent', '{"name":"Error
     `insert into ${w.tables}sent (relay, ${columns}${mysql ? ', sent_at' : ''})
 select '${relay}', ${message}, null, ${rest}${now} from ${numbers}`
   const effects = (consumer: string): string =>
-    `insert into ${w.tables}effects (consumer, message_key, name, token, state, attempts${mysql ? ', first_at, last_at' : ''})
-select '${consumer}', ${w.uuid}, 'call', ${w.uuid}, 'done', 1${now}${now} from ${numbers}`
+    `insert into ${w.tables}effects (consumer, message_key, name, token, state, attempts, place${mysql ? ', first_at, last_at' : ''})
+select '${consumer}', ${w.uuid}, 'call', ${w.uuid}, 'done', 1, 0${now}${now} from ${numbers}`
   // All of them have expired.
   const responses = (consumer: string): string =>
     `insert into ${w.tables}responses (consumer, message_key, id, status, headers, body, expires_at${created})

@@ -4,7 +4,8 @@ import { fromPglite, type PgliteDatabase, type PgliteTx } from 'hapax/pglite'
 import { postgres } from 'hapax/postgres'
 import type { StoreHarness } from 'hapax/testing'
 import { afterAll, beforeAll } from 'vitest'
-import { businessTables, sqlBusiness } from '../../src/conformance/stores/sql-business.ts'
+import { sameTime } from '../../src/conformance/stores/postgres.ts'
+import { businessTables, setBack, sqlBusiness } from '../../src/conformance/stores/sql-business.ts'
 
 type Tx = PgliteTx<Transaction>
 
@@ -118,6 +119,20 @@ export function pgliteHarness(): StoreHarness<Tx, Transaction> {
           const restart = (name: string): string => `alter table ${schema}.${name} alter seq restart ${seq}`
           return db.exec(`${restart('inbox')}; ${restart('failed')}`)
         },
+        newer: (compatibleFrom) => {
+          isReusable = false
+          return db.exec(
+            `insert into ${schema}.migrations (version, name, checksum, compatible_from) values (1000, 'later', 'other', ${compatibleFrom})`,
+          )
+        },
+        sameTime: () => db.exec(sameTime(schema)),
+        setBack: (ms) =>
+          db.exec(
+            setBack(
+              (name) => `${schema}.${name}`,
+              (each) => `${each} + ${ms} * interval '1 millisecond'`,
+            ).join(';'),
+          ),
         drift: () => {
           isReusable = false
           return db.exec(`update ${schema}.migrations set checksum = 'other' where version = 1`)

@@ -35,6 +35,8 @@ export interface PrivateServerOptions {
   readonly args?: readonly string[]
   /** Small files of its directory, by name, beside those of the shared one or instead of them. @default none */
   readonly files?: Readonly<Record<string, string>>
+  /** A command prefix, given the directory of its files. @default nothing */
+  readonly under?: (directory: string) => Command
   /** How its files are made, from the directory for them and that of the programs. @default as for the shared one */
   readonly prepare?: (directory: string, programs: string) => Command[]
   /** Where it runs. @default on this machine's loopback address */
@@ -56,7 +58,7 @@ export function noPrivateServer(name: PrivateServerName): string | undefined {
 /** Starts a server of a test's own, set up as the shared one is. It ends with the test's process, and its data with it. */
 export async function privateServer(
   name: PrivateServerName,
-  { args = [], files, prepare, host, port: wanted }: PrivateServerOptions = {},
+  { args = [], files, under, prepare, host, port: wanted }: PrivateServerOptions = {},
 ): Promise<PrivateServer> {
   const service = services[name]
   const installation = service.find()
@@ -70,7 +72,7 @@ export async function privateServer(
     user,
     namespace: host?.namespace,
     launch: {
-      ...withArguments(usual, args),
+      ...withArguments(usual, args, under?.(directory) ?? []),
       ...(files && { files: { ...usual.files, ...files } }),
       ...(prepare && { prepare: prepare(directory, dirname(realpathSync(from))) }),
     },
@@ -84,10 +86,10 @@ export async function privateServer(
   return server
 }
 
-function withArguments(launch: Order['launch'], args: readonly string[]): Order['launch'] {
+function withArguments(launch: Order['launch'], args: readonly string[], under: readonly string[]): Order['launch'] {
   if (launch.server === undefined) return launch
   const { command, stop } = launch.server
-  return { ...launch, server: { command: [...command, ...args], stop } }
+  return { ...launch, server: { command: [...under, ...command, ...args] as unknown as Command, stop } }
 }
 
 /** A server that a test can kill, pause, and start again on the same port and data. */

@@ -141,7 +141,7 @@ const BYTES = ['message_key', 'fingerprint', 'data', 'key_hash']
 
 /** The columns that a publisher decides; the time is taken out of the attributes, and the delay is in seconds. */
 function readable(row: Record<string, unknown>): OutboxColumns {
-  const { seq, mark, created_at, available_at, ...columns } = row
+  const { seq, mark, created_at, available_at, set_at, ...columns } = row
   const read = Object.entries(columns).map(([name, value]) => {
     if (value instanceof Uint8Array)
       return [name, BYTES.includes(name) ? Buffer.from(value).toString('hex') : asText(value)]

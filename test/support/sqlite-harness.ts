@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import type { StoreHarness } from 'hapax/testing'
-import { businessTables, sqlBusiness } from '../../src/conformance/stores/sql-business.ts'
+import { businessTables, setBack, sqlBusiness } from '../../src/conformance/stores/sql-business.ts'
 import { type Application, Applications, cannot, shown, type Way } from '../../src/conformance/stores/way.ts'
 
 /** An application on a file that is gone again. */
@@ -60,6 +60,22 @@ export async function sqliteHarness<Tx, Own>(way: Way<Tx, Own>): Promise<StoreHa
             checker.exec(`insert into sqlite_sequence (name, seq) values ('${name}', ${seq} - 1)`)
           }
         },
+        newer: async (compatibleFrom) =>
+          checker.exec(
+            `insert into hapax_migrations (version, name, checksum, compatible_from) values (1000, 'later', 'other', ${compatibleFrom})`,
+          ),
+        sameTime: async () => {
+          checker.exec('update hapax_failed set failed_at = 1')
+          checker.exec('update hapax_effects set first_at = 1, last_at = 1')
+          checker.exec('update hapax_audit set at = 1')
+        },
+        setBack: async (ms) =>
+          checker.exec(
+            setBack(
+              (name) => `hapax_${name}`,
+              (each) => `${each} + ${ms}`,
+            ).join(';'),
+          ),
         drift: async () => checker.exec(`update hapax_migrations set checksum = 'other' where version = 1`),
         close: async () => {
           await applications.close()

@@ -205,6 +205,30 @@ describe('failed retry and discard', () => {
     ])
   })
 
+  it('retries a message whose effects may be partly committed only with --effects-checked, and says what to check', async () => {
+    const around = shop.copy()
+    const database = new DatabaseSync(join(around.cwd, 'shop.db'))
+    database.exec(`update hapax_failed set reason = 'broken-atomicity' where seq = 1`)
+    database.close()
+    for (const more of [[], ['--dry-run']]) {
+      const refused = await cli(['failed', 'retry', '1-7', ...more], around)
+      expect(refused.exitCode).toBe(1)
+      expect(refused.stdout).toMatch(/not done .*check what it has written.*--effects-checked.*\(effects-unchecked\)/)
+    }
+    const edited = await cli(['failed', 'edit', '1-7', '--data', '{"n":1}'], around)
+    expect([edited.exitCode, edited.stderr]).toEqual([1, expect.stringContaining('(effects-unchecked)')])
+    expect((await cli(['failed', 'show', '1-7'], around)).stdout).toContain('failed retry 1-7 --effects-checked')
+    expect((await cli(['explain', 'failed-1'], around)).stdout).toMatch(/To see what to check .*failed show 1-7/)
+    const all = await cli(['failed', 'retry', '--all', '--yes'], around)
+    expect(all.exitCode).toBe(1)
+    expect(all.stdout).toMatch(/not done +1-7 .*\(effects-unchecked\)\n/)
+    expect(all.stdout).toContain('2 retried, 1 not done\n')
+    const checked = await cli(['failed', 'retry', '--all', '--yes', '--effects-checked', '--note', 'seen'], around)
+    expect([checked.exitCode, checked.stdout]).toEqual([0, expect.stringContaining('1 retried\n')])
+    expect((await cli(['explain', 'failed-1'], around)).stdout).toContain('effects checked: seen')
+    expect((await cli(['failed', 'retry', '--help'], around)).stdout).toContain('--effects-checked')
+  })
+
   it('tries by number without changing anything', async () => {
     const ran = await shop.look('failed', 'discard', '1-7', '99-7', '--dry-run')
     expect(ran.exitCode).toBe(1)

@@ -27,6 +27,14 @@ describe('GroupSize', () => {
     expect(groups.mayShare(handler)).toBe(true)
   })
 
+  it('is at most the maximum of the store, except with onMany', () => {
+    const groups = new GroupSize(200, 50)
+    expect([groups.size, groups.next(300, 1)]).toEqual([50, 50])
+    expect(run(new GroupSize(undefined, 50), 8, 0)).toEqual([1, 2, 4, 8, 16, 32, 50, 50])
+    groups.forMany()
+    expect(groups.size).toBe(200)
+  })
+
   it('doubles while handlers are quick, up to 100', () => {
     expect(run(new GroupSize(undefined), 9, 0)).toEqual([1, 2, 4, 8, 16, 32, 64, 100, 100])
   })

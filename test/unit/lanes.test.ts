@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { ALL_LANES, LANES, laneOf, lanesOf } from '../../src/message/lanes.ts'
+import { ALL_LANES, LANES, laneOf, lanesOf, nextLanesOf } from '../../src/message/lanes.ts'
 import type { StoredMessage } from '../../src/message/message.ts'
 import { Rotation } from '../../src/worker/lines/hand.ts'
 
@@ -24,6 +24,22 @@ describe('lanes', () => {
         for (const worker of workers) {
           const before = new Set(lanesOf(worker, workers))
           expect(lanesOf(worker, joined).every((lane) => before.has(lane))).toBe(true)
+        }
+      }),
+    )
+  })
+
+  it('have one next worker each, to which they pass when their owner goes', () => {
+    fc.assert(
+      fc.property(ids(), (workers) => {
+        const all = workers.flatMap((worker) => nextLanesOf(worker, workers))
+        expect([...all].sort((a, b) => a - b)).toEqual(workers.length > 1 ? ALL_LANES : [])
+        for (const owner of workers) {
+          const left = workers.filter((each) => each !== owner)
+          for (const lane of lanesOf(owner, workers)) {
+            const next = left.find((worker) => lanesOf(worker, left).includes(lane))
+            expect(next === undefined || nextLanesOf(next, workers).includes(lane)).toBe(true)
+          }
         }
       }),
     )

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { type MemoryTx, memory } from 'hapax/memory'
 import type { StoreHarness } from 'hapax/testing'
+import { systemClock } from '../../src/base/index.ts'
 import { runStoreCases } from '../support/store-suite.ts'
 
 const none = () => Promise.reject(new Error('ruled out by the features'))
@@ -16,6 +17,7 @@ const harness: StoreHarness<MemoryTx> = {
       'something left open': 'there is no connection',
       migrations: 'there is no schema',
       'setting seq': 'it counts from 1',
+      'setting times': 'its rows are written by the store alone',
       'a pool': 'there are no connections',
       sessions: 'there is no server',
       'a connection': 'there is none',
@@ -25,7 +27,8 @@ const harness: StoreHarness<MemoryTx> = {
   },
 
   async open() {
-    const store = memory()
+    let backMs = 0
+    const store = memory({ clock: { ...systemClock, now: () => systemClock.now() - backMs } })
     return {
       store,
       // The database is the store itself; two hapaxes on it are as strange to each other as two processes.
@@ -43,11 +46,17 @@ const harness: StoreHarness<MemoryTx> = {
       commitInside: none,
       rollbackInside: none,
       undone: none,
+      savepoint: none,
       own: none,
       notBegun: none,
       outbox: async () => store.rows('hapax_outbox').map((row) => (row as { message: { id: string } }).message.id),
       setSeq: none,
+      sameTime: none,
+      setBack: async (ms) => {
+        backMs += ms
+      },
       drift: none,
+      newer: none,
       close: () => store.close(),
     }
   },

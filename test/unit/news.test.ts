@@ -4,12 +4,12 @@ import { systemClock } from '../../src/base/clock.ts'
 import type { Committed } from '../../src/transaction/committed.ts'
 import { News, newsText, readNews } from '../../src/worker/news.ts'
 
-function row(number: number, scope = 'billing'): Committed {
+function row(number: number, scope = 'billing', key: string | null = null): Committed {
   const entry = {
     seq: `${number}-1`,
     type: 'order',
     lane: number % 64,
-    key: 'ключ',
+    key,
     bytes: 10,
     dueMs: 0,
     held: false,
@@ -62,6 +62,13 @@ describe('news', () => {
     const text = newsText('me', rows)
     expect(text).toMatch(/^[\x20-\x7e]*$/)
     expect(readNews(text)).toEqual({ from: 'me', rows })
+  })
+
+  it('contain no message keys: of rows with a key only their locations, each once', () => {
+    const keyed = [row(3, 'billing', 'customer 4711'), row(67, 'billing', 'customer 4712')]
+    const text = newsText('me', [row(1), ...keyed])
+    expect(text).not.toContain('customer')
+    expect(readNews(text).rows).toEqual([row(1), { table: 'inbox', scope: 'billing', lane: 3 }])
   })
 
   it('say only where the rows are if they are many, each place once', () => {

@@ -1,8 +1,8 @@
 import { setImmediate } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { callOverlapping, type Step } from '../../src/consumer/overlapping.ts'
+import { type Between, callOverlapping, type Step } from '../../src/consumer/overlapping.ts'
 import { Pace } from '../../src/consumer/pace.ts'
-import type { View, Views } from '../../src/contracts/connection.ts'
+import type { Reach, View, Views } from '../../src/contracts/connection.ts'
 import { OUT_OF_TURN } from '../../src/transaction/index.ts'
 
 const SIMPLE = { atOnce: 1, sent: 1, lingered: false, untracked: false }
@@ -60,7 +60,7 @@ class FakeViews implements Views<string> {
     const view = {
       tx: `${place}`,
       sent: 0,
-      untracked: false,
+      reach: 'none' as Reach,
       assertAwaited: () => {},
       send: async (text: string) => {
         if (place < this.#last) this.disordered ??= view
@@ -78,6 +78,8 @@ class FakeViews implements Views<string> {
   }
 }
 
+const NO_BORDERS: Between = { border: () => Promise.reject(new Error('a border')) }
+
 type Sending = ReturnType<FakeViews['next']>
 
 /** Calls these handlers, after three calls each that were simple. */
@@ -92,10 +94,10 @@ async function called(
   const step = (call: (view: Sending) => unknown, index: number): Step<string> => {
     return { handler, apart, key: keys[index] ?? null, prepare: () => undefined, call: (view) => call(view as Sending) }
   }
-  await callOverlapping([simple, simple, simple].map(step), views)
+  await callOverlapping([simple, simple, simple].map(step), views, NO_BORDERS)
   const own = new FakeViews()
   try {
-    await callOverlapping(handlers.map(step), own)
+    await callOverlapping(handlers.map(step), own, NO_BORDERS)
   } catch (error) {
     return [...own.sent, `${error === OUT_OF_TURN ? 'out of turn' : (error as Error).message}`]
   }
@@ -129,6 +131,7 @@ describe('callOverlapping', () => {
         call: (view: View<string>) => trace(name)(view as Sending),
       })),
       new FakeViews(),
+      NO_BORDERS,
     )
     expect(log.join(' ')).toBe('> a < a > b < b > c < c > d < d')
   })
@@ -204,7 +207,51 @@ describe('callOverlapping', () => {
         call: (view: View<string>) => lingering(view as Sending),
       }
     })
-    await callOverlapping(steps, new FakeViews())
+    await callOverlapping(steps, new FakeViews(), NO_BORDERS)
     expect(most).toBe(1)
+  })
+})
+
+describe('borders between handlers', () => {
+  /** The statements and borders of a run of these handlers, each of which may overlap. */
+  async function traced(handlers: readonly ((view: Sending) => unknown)[]): Promise<readonly string[]> {
+    const views = new FakeViews()
+    const border = async (): Promise<void> => void views.sent.push('|')
+    const known = handlers.map(() => ({}))
+    const step = (call: (view: Sending) => unknown, index: number): Step<string> => {
+      const handler = known[index % known.length] as object
+      return { handler, apart: false, key: null, prepare: () => undefined, call: (view) => call(view as Sending) }
+    }
+    const simple = [...handlers, ...handlers, ...handlers].map(() => (view: Sending) => view.send(''))
+    await callOverlapping(simple.map(step), new FakeViews(), NO_BORDERS)
+    for (let times = 1; ; times++) {
+      try {
+        await callOverlapping(handlers.map(step), views, { border })
+        return views.sent
+      } catch (error) {
+        views.sent.push(error === OUT_OF_TURN ? 'again' : 'failed')
+        if (error !== OUT_OF_TURN || times === 3) return views.sent
+      }
+    }
+  }
+
+  const plain = (name: string) => (view: Sending) => view.send(name)
+  const reaching = (name: string, reach: Reach) => (view: Sending) => {
+    Object.assign(view, { reach })
+    return view.send(name)
+  }
+
+  it('follow a handler that names a savepoint, and the next handler waits for its end', async () => {
+    const sent = await traced([plain('a'), reaching('b', 'savepoints'), plain('c'), plain('d')])
+    expect(sent.join(' ')).toBe('a b | c d')
+  })
+
+  it('surround a handler whose statements cannot be observed, once that is known', async () => {
+    const sent = await traced([plain('a'), plain('b'), reaching('c', 'unseen'), plain('d')])
+    expect(sent.join(' ')).toBe('a b c again a b | c | d')
+  })
+
+  it('do not protect against a handler that names the savepoint of hapax: the group fails', async () => {
+    expect((await traced([plain('a'), reaching('b', 'guard'), plain('c')])).join(' ')).toBe('a b failed')
   })
 })

@@ -4,7 +4,7 @@
 import type { ErrorRecord } from '../../base/index.ts'
 import { safe, shellWord } from '../../base/index.ts'
 import type { EffectRow, HeldKey, Trace } from '../../contracts/index.ts'
-import { keyRange, originOf } from '../../message/index.ts'
+import { inTimeOrder, keyRange, originOf } from '../../message/index.ts'
 import { isScope } from '../../requests/index.ts'
 import { type Addresses, addressesOf, deliveryEvent, endpointOf } from '../deliveries.ts'
 import { EFFECT_STATES } from '../effects.ts'
@@ -62,7 +62,7 @@ async function explain(id: string, options: ExplainOptions, io: Io): Promise<num
   })
   if (found.length === 0) throw unknown(id, options.source, complete)
   const lives = [...Map.groupBy(found, originIn)].map(([source, unsorted]): Life => {
-    const traces = unsorted.toSorted(byTime)
+    const traces = inTimeOrder(unsorted)
     const waiting = waits.filter((each) => originIn(each) === source)
     return { source, traces, waiting, next: traces.flatMap((trace) => nextOf(trace, traces, around, options) ?? []) }
   })
@@ -101,24 +101,6 @@ function unknown(id: string, source: string | undefined, complete: boolean): Cli
     'broker has confirmed them (unless sent messages are kept), receipts once they are old enough',
     ...(complete ? [] : NOT_ALL),
   ])
-}
-
-/** The order of traces with the same time: that in which a message moves on. */
-const ORDER = {
-  outbox: 0,
-  sent: 1,
-  receipt: 2,
-  inbox: 3,
-  claim: 3,
-  effect: 4,
-  failure: 5,
-  response: 6,
-  failed: 7,
-  audit: 8,
-} as const
-
-function byTime<T extends { readonly at: Date; readonly where: keyof typeof ORDER }>(a: T, b: T): number {
-  return a.at.getTime() - b.at.getTime() || ORDER[a.where] - ORDER[b.where]
 }
 
 /** The held keys that may block this message. */
@@ -167,7 +149,7 @@ function tell(id: string, { source, traces, waiting, next }: Life, addresses: Ad
   const traceId = traceIdOf(traces)
   if (traceId !== undefined) line(io, `trace id ${traceId}`)
   line(io)
-  const moments = traces.flatMap((trace) => momentsIn(trace, traces, addresses)).toSorted(byTime)
+  const moments = inTimeOrder(traces.flatMap((trace) => momentsIn(trace, traces, addresses)))
   const width = Math.max(...moments.map(({ where }) => widthOf(where)))
   for (const { at, where, text } of moments) {
     const place = paint(io, STYLES.get(where) ?? 'cyan', where.padEnd(width))
@@ -190,7 +172,7 @@ function momentsIn(
   trace: Trace,
   traces: readonly Trace[],
   addresses: Addresses,
-): readonly (Moment & { readonly where: keyof typeof ORDER })[] {
+): readonly (Moment & { readonly where: Trace['where'] | 'failure' })[] {
   const { where } = trace
   const endpoint = endpointOf(trace, addresses)
   // Attempts at a delivery stand before what became of it.
@@ -353,6 +335,7 @@ function inHand(consumer: string, next: string, dueAt: Date): string {
 
 /** Reasons that a retry does not solve: what to do instead, and the command. */
 const WAYS_OUT: ReadonlyMap<string, readonly [what: string, how: string]> = new Map([
+  ['broken-atomicity', ['see what to check before a retry', 'show']],
   ['conflict', ['see why, and what can be done', 'show']],
   ['too-large', ['see what could be kept, and what can be done', 'show']],
   ['unstorable', ['see what could be kept, and what can be done', 'show']],

@@ -27,7 +27,8 @@ export async function serveConsole(hapax: ClosableHapax, name: string, options: 
   let work: Promise<void> = Promise.resolve()
   try {
     const hosts = hostsOf(server.address, options.origin)
-    const served = standaloneConsole(hapax, { ...options.who, hosts, name })
+    const warn = (text: string): void => void io.err.write(`${new Date().toISOString()} ${text}\n`)
+    const served = standaloneConsole(hapax, { ...options.who, hosts, name, warn })
     server.serve(served, options.origin)
     tell(addressFor(served.token, server.address, options), name, options, io)
     // Also what others have begun: perhaps no worker is alive.

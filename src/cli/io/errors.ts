@@ -24,6 +24,8 @@ const SLOW = 'the database is busy, or a transaction has locked a table of hapax
 /** What to do, by error code. Codes whose message already says it are left out. */
 const HINTS: Readonly<Record<string, string>> = {
   'store-unavailable': 'check the address (or the file) and the credentials, and that the database is running',
+  'schema-newer':
+    'install the version of hapax that migrated the database, or a newer one; npx hapax --version prints the installed one',
   'schema-drift': 'use the version of hapax that created the schema, or migrate another --schema or --prefix',
   busy: 'another transaction holds the row: try again',
   EACCES: FILE,

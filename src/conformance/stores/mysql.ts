@@ -5,7 +5,7 @@ import { asError, loadClient, messageOf } from '../../base/index.ts'
 import { mysql } from '../../stores/mysql/index.ts'
 import type { HarnessFeatures, StoreHarness, TestServer } from '../../testing/index.ts'
 import { Shelf } from './shelf.ts'
-import { businessTables, type Client, sqlBusiness } from './sql-business.ts'
+import { businessTables, type Client, setBack, sqlBusiness } from './sql-business.ts'
 import { Applications, cannot, shown, type Way } from './way.ts'
 
 /** No case writes into them, except by what makes a database unfit for another case. */
@@ -130,9 +130,29 @@ export class MysqlGround {
         const restart = (name: string): string => `alter table ${database}.hapax_${name} auto_increment = ${seq}`
         return admin.query(`${restart('inbox')}; ${restart('failed')}`)
       },
+      sameTime: () => {
+        const one = (table: string, columns: readonly string[]): string =>
+          `update ${database}.hapax_${table} set ${columns.map((each) => `${each} = '2000-01-01'`).join(', ')}`
+        return admin.query(
+          [one('failed', ['failed_at']), one('effects', ['first_at', 'last_at']), one('audit', ['at'])].join('; '),
+        )
+      },
+      setBack: (ms: number) =>
+        admin.query(
+          setBack(
+            (name) => `${database}.hapax_${name}`,
+            (each) => `${each} + interval ${ms * 1000} microsecond`,
+          ).join(';'),
+        ),
       drift: () => {
         isReusable = false
         return admin.query(`update ${database}.hapax_migrations set checksum = 'other' where version = 1`)
+      },
+      newer: (compatibleFrom: number) => {
+        isReusable = false
+        return admin.query(
+          `insert into ${database}.hapax_migrations (version, name, checksum, compatible_from, applied_at) values (1000, 'later', 'other', ${compatibleFrom}, now())`,
+        )
       },
       close: async () => {
         await applications.close()

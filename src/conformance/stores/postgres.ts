@@ -5,7 +5,7 @@ import { asError, heard, loadClient, messageOf } from '../../base/index.ts'
 import { postgres } from '../../stores/postgres/index.ts'
 import type { HarnessFeatures, StoreHarness, TestServer } from '../../testing/index.ts'
 import { Shelf } from './shelf.ts'
-import { businessTables, sqlBusiness } from './sql-business.ts'
+import { businessTables, setBack, sqlBusiness } from './sql-business.ts'
 import { Applications, cannot, shown, type Way } from './way.ts'
 
 /** No case writes into them, except by what makes a schema unfit for another case. */
@@ -137,9 +137,23 @@ export class PostgresGround {
         const restart = (name: string): string => `alter table ${schema}.${name} alter seq restart ${seq}`
         return admin.query(`${restart('inbox')}; ${restart('failed')}`)
       },
+      sameTime: () => admin.query(sameTime(schema)),
+      setBack: (ms: number) =>
+        admin.query(
+          setBack(
+            (name) => `${schema}.${name}`,
+            (each) => `${each} + ${ms} * interval '1 millisecond'`,
+          ).join(';'),
+        ),
       drift: () => {
         isReusable = false
         return admin.query(`update ${schema}.migrations set checksum = 'other' where version = 1`)
+      },
+      newer: (compatibleFrom: number) => {
+        isReusable = false
+        return admin.query(
+          `insert into ${schema}.migrations (version, name, checksum, compatible_from) values (1000, 'later', 'other', ${compatibleFrom})`,
+        )
       },
       close: async () => {
         await applications.close()
@@ -203,4 +217,11 @@ function serverOf<Tx, Own>(admin: pg.Pool, way: Way<Tx, Own>, schema: string): T
       return rows[0] as { open: number; inTransaction: number }
     },
   }
+}
+
+/** Sets one timestamp on all rows of these tables. */
+export function sameTime(schema: string): string {
+  const one = (table: string, columns: readonly string[]): string =>
+    `update ${schema}.${table} set ${columns.map((each) => `${each} = '2000-01-01'`).join(', ')}`
+  return [one('failed', ['failed_at']), one('effects', ['first_at', 'last_at']), one('audit', ['at'])].join('; ')
 }

@@ -5,7 +5,15 @@ export interface Client {
   query(text: string, params?: unknown[]): Promise<unknown>
 }
 
-type Business = 'effect' | 'unique' | 'breakStatement' | 'lockRow' | 'commitInside' | 'rollbackInside' | 'undone'
+type Business =
+  | 'effect'
+  | 'unique'
+  | 'breakStatement'
+  | 'lockRow'
+  | 'commitInside'
+  | 'rollbackInside'
+  | 'undone'
+  | 'savepoint'
 
 /** The business of the suite in SQL; `table` names a table, `value` stands for a parameter. */
 export function sqlBusiness<Tx, Own>(
@@ -26,7 +34,23 @@ export function sqlBusiness<Tx, Own>(
       await work()
       await query(tx, 'rollback to savepoint mine')
     },
+    savepoint: (tx, what, name) => query(tx, `${what} ${name}`),
   }
+}
+
+/** The timestamps in hapax tables that are compared with the clock. */
+const TIMES: Readonly<Record<string, readonly string[]>> = {
+  inbox: ['created_at', 'available_at', 'set_at', 'first_due_at', 'held_at'],
+  outbox: ['created_at', 'available_at', 'set_at', 'held_at'],
+  workers: ['started_at', 'heartbeat_at'],
+  operations: ['created_at', 'changed_at', 'leased_until'],
+}
+
+/** Statements that shift timestamps into the future, as if a clock that was ahead had written them; `later` adds the span to a column. */
+export function setBack(table: (name: string) => string, later: (column: string) => string): readonly string[] {
+  return Object.entries(TIMES).map(
+    ([name, columns]) => `update ${table(name)} set ${columns.map((each) => `${each} = ${later(each)}`).join(', ')}`,
+  )
 }
 
 /** The statements that make the business tables; `text` is the type of a label, `bytes` that of bytes. */

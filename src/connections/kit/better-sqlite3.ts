@@ -7,6 +7,7 @@ import type { DoomOf, Row } from '../../contracts/index.ts'
 import {
   BUSY_TIMEOUT_MS,
   type Lending,
+  OpenedFile,
   prepareFile,
   queueOf,
   type SyncClient,
@@ -58,7 +59,7 @@ export class BetterDriver<Db extends BetterSqlite3Database, Tx> implements SyncD
       db.pragma('journal_mode = wal')
       if (pragma(db, 'journal_mode') !== 'wal') expected('db', 'on a disk where SQLite can use WAL', path)
       db.pragma('synchronous = full')
-      return new SyncDatabase(new BetterClient(db), queueOf(path))
+      return new SyncDatabase(new BetterClient(db), queueOf(path), new OpenedFile(path))
     } catch (error) {
       db.close()
       throw error

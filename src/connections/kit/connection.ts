@@ -37,6 +37,8 @@ interface Handle<Tx extends object> {
 /** Transactions on an ORM. */
 export class OrmConnection<Tx extends object> implements Connection<Tx> {
   readonly features: ConnectionFeatures
+  /** Absent where an ORM defers statements, or its client is neither `pg` nor `mysql2`. */
+  readonly reach: Connection<Tx>['reach']
   readonly #orm: Orm<Tx>
   readonly #ground: Ground
   readonly #handles = new WeakMap<object, Handle<Tx>>()
@@ -53,6 +55,8 @@ export class OrmConnection<Tx extends object> implements Connection<Tx> {
       ownTransactions: true,
       pool,
     }
+    const sees = orm.client !== undefined && !orm.tracks && orm.settle === undefined && orm.database !== 'sqlite'
+    if (sees) this.reach = (tx) => this.#handles.get(tx)?.run.takeReach() ?? 'unseen'
     orm.listen?.()
   }
 
@@ -61,7 +65,7 @@ export class OrmConnection<Tx extends object> implements Connection<Tx> {
     const isolation = isolationOption(options.isolation) ?? this.#ground.isolation
     const run = new Run(this.#orm, this.#ground, options)
     const steps = (tx: Tx): Promise<T> => run.watch(tx, this.#sending(tx), () => this.#steps(tx, run, options, work))
-    const track: Track = (statement) => run.watched.track(statement)
+    const track: Track = (statement, raw) => run.track(statement, raw)
     const running = (): Promise<T> =>
       run.orGivenUp(this.#ground.during(options, () => this.#orm.transaction(steps, isolation, track)))
     try {
@@ -74,6 +78,8 @@ export class OrmConnection<Tx extends object> implements Connection<Tx> {
       if (first instanceof RolledBack) return first.value
       if (first instanceof Changed) return this.transaction(options, work)
       throw first
+    } finally {
+      run.over()
     }
   }
 
@@ -122,6 +128,10 @@ export class OrmConnection<Tx extends object> implements Connection<Tx> {
     // It would wait for a statement that was left open, which is noticed at the end.
     if (handle === undefined || !handle.run.isIdle()) return undefined
     return this.#orm.settle?.(handle.raw)
+  }
+
+  mayHaveEnded(tx: Tx): boolean | undefined {
+    return this.#handles.get(tx)?.run.mayHaveEnded
   }
 
   mostBytes(): number {
@@ -173,7 +183,9 @@ export class OrmConnection<Tx extends object> implements Connection<Tx> {
     await this.#ground.begin(options, send)
     const before = this.#ground.first
     const answers = await this.#opening(tx, run, send, before, work.first)
+    if (this.reach !== undefined) run.watchReach()
     run.stage = 'body'
+    run.begun()
     const { value, last, committed } = await this.#body(tx, answers, run, options, work)
     run.watched.assertSound()
     if (this.#orm.isNested?.(tx)) throw leftInside()
@@ -216,7 +228,8 @@ export class OrmConnection<Tx extends object> implements Connection<Tx> {
     work: TransactionWork<Tx, T>,
   ): ReturnType<TransactionWork<Tx, T>['body']> {
     const handle: Handle<Tx> = { raw: tx, run, closed: false }
-    const isClosed = (): boolean => handle.closed
+    // On MySQL, what comes behind a deadlock would commit by itself.
+    const isClosed = (): boolean => handle.closed || run.watched.doomed
     const given = this.#orm.lend?.(tx, isClosed) ?? lent(tx, isClosed)
     this.#handles.set(given, handle)
     try {

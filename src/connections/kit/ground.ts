@@ -3,7 +3,9 @@
 import { type Isolation, WriterQueue } from '../../base/index.ts'
 import type { Param, Result, SqlDatabase, Statement, TransactionOptions } from '../../contracts/index.ts'
 import {
+  asBoolean,
   asNumber,
+  assertMode,
   asText,
   BUSY_TIMEOUT_MS,
   Changed,
@@ -11,6 +13,8 @@ import {
   MYSQL_ONLY,
   mysqlReset,
   mysqlSession,
+  mysqlSuited,
+  OpenedFile,
   Patience,
   placed,
   SESSION,
@@ -125,6 +129,8 @@ class MysqlGround implements Ground {
       this.isolation = 'read committed'
       throw new Changed()
     }
+    assertMode(asText(row?.['sql_mode']))
+    if (asBoolean(row?.['unsuited'])) await send(mysqlSuited)
     if (row?.['link'] === null) await send(mysqlSession.mark())
   }
 }
@@ -141,6 +147,8 @@ class SqliteGround implements Ground {
   /** What SQLite takes unless it was built otherwise. */
   readonly mostBytes = 1_000_000_000 - MARGIN
   readonly #queue = new WriterQueue()
+  /** Null: in memory. Undefined: no transaction has begun yet. */
+  #file: OpenedFile | null | undefined
   opened(): void {}
 
   /** Not every driver binds numbered parameters by position. */
@@ -150,6 +158,7 @@ class SqliteGround implements Ground {
   }
 
   async during<T>({ signal, lockTimeoutMs }: Turns, run: () => Promise<T>): Promise<T> {
+    this.#file?.assertThere()
     const turn = await new Patience(lockTimeoutMs, signal).turn(this.#queue)
     try {
       return await turn.run(run)
@@ -161,6 +170,7 @@ class SqliteGround implements Ground {
   /** Begun anew as a writer: one that reads first could not write once another has written. Other processes are waited for. */
   async begin({ signal, lockTimeoutMs }: Turns, send: Send): Promise<void> {
     await send(ROLLBACK)
+    if (this.#file === undefined) this.#file = openedFile(await send(FILE))
     const { rows } = await send({ text: 'pragma busy_timeout', params: [] })
     const usual = asNumber(Object.values(rows[0] ?? {})[0] ?? 0)
     // SQLite itself would block the event loop while it waits, also for another connection of this process.
@@ -181,5 +191,11 @@ function orNull(value: Param | null | undefined): Param {
   return value ?? null
 }
 
+function openedFile({ rows }: Result): OpenedFile | null {
+  const file = rows[0]?.['file']
+  return typeof file === 'string' && file !== '' ? new OpenedFile(file) : null
+}
+
+const FILE: Statement = { text: `select file from pragma_database_list where name = 'main'`, params: [] }
 const ROLLBACK: Statement = { text: 'rollback', params: [] }
 const BEGIN: Statement = { text: 'begin immediate', params: [] }

@@ -28,6 +28,7 @@ import {
   byTransaction,
   isSqliteBusy,
   notInTransaction,
+  OpenedFile,
   Patience,
   queueFor,
   queueOf,
@@ -69,7 +70,7 @@ export class LibsqlConnection<Raw extends LibsqlTransaction, Tx> implements Conn
   readonly #client: LibsqlClient<Raw>
   readonly #view: LibsqlView<Raw, Tx>
   readonly #handles = new WeakMap<object, Handle<Raw>>()
-  #ready: Promise<WriterQueue> | undefined
+  #ready: Promise<Prepared> | undefined
 
   constructor(client: LibsqlClient<Raw>, view: LibsqlView<Raw, Tx>) {
     this.#client = client
@@ -157,14 +158,16 @@ export class LibsqlConnection<Raw extends LibsqlTransaction, Tx> implements Conn
     return Promise.resolve()
   }
 
-  #queue(): Promise<WriterQueue> {
+  async #queue(): Promise<WriterQueue> {
     this.#ready ??= new Patience()
       .untilDone(() => prepared(this.#client))
       .catch((error: unknown) => {
         this.#ready = undefined
         throw error
       })
-    return this.#ready
+    const { queue, file } = await this.#ready
+    file?.assertThere()
+    return queue
   }
 
   async #steps<T>(handle: Handle<Raw>, work: TransactionWork<Tx, T>): Promise<T> {
@@ -315,9 +318,9 @@ class Handle<Raw extends LibsqlTransaction> {
 }
 
 /** Makes the file one that hapax can use, and finds the queue of its writers. */
-async function prepared(client: LibsqlClient): Promise<WriterQueue> {
+async function prepared(client: LibsqlClient): Promise<Prepared> {
   // What a server does is the server's.
-  if (client.protocol !== 'file') return queueFor(client)
+  if (client.protocol !== 'file') return { queue: queueFor(client), file: undefined }
   const one = async (text: string, name: string): Promise<unknown> =>
     (await run(client, { text, params: [] })).rows[0]?.[name]
   const file = await one(`select file from pragma_database_list where name = 'main'`, 'file')
@@ -325,7 +328,14 @@ async function prepared(client: LibsqlClient): Promise<WriterQueue> {
   if (mode !== 'wal' && mode !== 'memory') expected('client', 'on a disk where SQLite can use WAL', file)
   const level = await one('pragma synchronous', 'synchronous')
   if (Number(level) < 2) expected('client', 'one whose connections have synchronous = full', `synchronous = ${level}`)
-  return typeof file === 'string' && file !== '' ? queueOf(file) : queueFor(client)
+  if (typeof file !== 'string' || file === '') return { queue: queueFor(client), file: undefined }
+  return { queue: queueOf(file), file: new OpenedFile(file) }
+}
+
+/** The writer queue of a client, and its file if that is on this host. */
+interface Prepared {
+  readonly queue: WriterQueue
+  readonly file: OpenedFile | undefined
 }
 
 interface Queryable {

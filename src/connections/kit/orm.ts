@@ -42,6 +42,8 @@ export interface Orm<Tx extends object> {
   identity?(tx: Tx): object | undefined
   /** Whether a transaction inside of this one is still open: then the ORM would end that one instead. */
   isNested?(tx: Tx): boolean
+  /** Whether it only counts those inside of a transaction: of two at the same time, one could end everything. */
+  readonly counts?: true
   /** Whether an error came from a statement of the ORM: a handler may have met it on another database. */
   isQueryError(error: unknown): boolean
   /** Whether the ORM itself has refused a statement because its transaction is over. */
@@ -67,8 +69,8 @@ export interface Orm<Tx extends object> {
   readonly features: Pick<ConnectionFeatures, 'lateUse'> & Partial<Pick<ConnectionFeatures, 'pool' | 'roundTrips'>>
 }
 
-/** Watches the outcome of a statement, and returns it. */
-export type Track = <T>(statement: Promise<T>) => Promise<T>
+/** Watches the outcome of a statement, and returns it. `raw`: its text was written by the handler, and may be anything. */
+export type Track = <T>(statement: Promise<T>, raw?: { readonly text: unknown }) => Promise<T>
 
 /** How to deal with a client of the driver. */
 interface ClientUnder<Tx> {

@@ -1,5 +1,5 @@
 import { isHapaxError, pause, systemClock } from '../../base/index.ts'
-import type { Result, TransactionOptions } from '../../contracts/index.ts'
+import type { Reach, Result, TransactionOptions } from '../../contracts/index.ts'
 import {
   asNumber,
   Changed,
@@ -7,12 +7,17 @@ import {
   doomed,
   hasOtherRole,
   isHarmless,
+  keepsOpen,
   leftOpen,
+  type MysqlSent,
+  mysqlSent,
   NotSent,
+  type Reaching,
   TransactionWatch,
 } from '../../stores/sql/index.ts'
 import type { Ground, Send } from './ground.ts'
-import type { Orm } from './orm.ts'
+import type { Orm, Track } from './orm.ts'
+import { seenThrough } from './texts.ts'
 
 /** One transaction of an ORM: how far it is, what went wrong first, and the client under it, if it can be reached. */
 export class Run<Tx extends object> {
@@ -29,6 +34,10 @@ export class Run<Tx extends object> {
   readonly #ground: Ground
   readonly #options: TransactionOptions
   #client: object | undefined
+  #sent: MysqlSent | undefined
+  /** The same of what the ORM shows; without observation, it may always have ended. */
+  #shown: { mayHaveEnded: boolean } | undefined
+  #reaching: Reaching | undefined
 
   constructor(orm: Orm<Tx>, ground: Ground, options: TransactionOptions) {
     this.#orm = orm
@@ -67,6 +76,43 @@ export class Run<Tx extends object> {
     const session = answer?.rows[0]?.['session']
     if (session !== undefined) this.#client ??= this.#orm.client?.of(tx, asNumber(session))
     return this.#ground.opened(this.#client, answer, send)
+  }
+
+  /** hapax has opened the transaction: later statements are the handler's. */
+  begun(): void {
+    if (this.#orm.database !== 'mysql') return
+    this.#shown = { mayHaveEnded: !this.#orm.tracks }
+    this.#sent = this.#client && mysqlSent(this.#client)
+    this.#sent?.begin()
+  }
+
+  /** Watches a statement that the ORM shows. */
+  readonly track: Track = (statement, raw) => {
+    if (this.#shown !== undefined && raw !== undefined) this.#shown.mayHaveEnded ||= !keepsOpen(raw.text, true)
+    return this.watched.track(statement)
+  }
+
+  /** What is sent on its connection from now on is not its handler's. */
+  over(): void {
+    this.#sent?.over()
+  }
+
+  /** Whether the handler sent a command that may have ended the transaction; undefined: the database tells. */
+  get mayHaveEnded(): boolean | undefined {
+    return (this.#sent ?? this.#shown)?.mayHaveEnded
+  }
+
+  /** Starts tracking: later statements are those of handlers. */
+  watchReach(): void {
+    this.#reaching = this.#client && seenThrough(this.#orm.database, this.#client)
+    this.#reaching?.take()
+    // Observing comes too late for handlers at the same time.
+    if (this.#orm.counts) this.#reaching?.add('unseen')
+  }
+
+  /** See `Connection.reach`. */
+  takeReach(): Reach {
+    return this.#reaching?.take() ?? 'unseen'
   }
 
   /** Whether none of the handler's statements is under way, as far as that can be told. */

@@ -4,6 +4,7 @@ import { expected, fieldOf, heardPool, type Isolation } from '../../base/index.t
 import type { ConnectionSource, Param, Result, Row, SqlDatabase, Statement } from '../../contracts/index.ts'
 import { type Orm, OrmConnection, type Track } from '../kit/index.ts'
 import { asOfDriver } from './errors.ts'
+import { lentByPrisma } from './lending.ts'
 
 /** The subset of a Prisma client that hapax needs, also of one with extensions; `Tx` is its own type of transactions. */
 export interface PrismaDatabase<Tx> {
@@ -42,6 +43,8 @@ interface TransactionLimits {
 
 /** A statement on its way, as Prisma shows it to an extension. */
 interface Operation {
+  /** Undefined: raw SQL. */
+  readonly model?: string | undefined
   readonly args: unknown
   query(args: unknown): PromiseLike<unknown>
 }
@@ -99,6 +102,7 @@ function ormOn<Tx extends object>(database: SqlDatabase, prisma: Client<Tx>): Or
         texts?.delete(statement.text)
       }
     },
+    lend: lentByPrisma,
     // A client that is no transaction can be connected.
     isTransaction: (tx): tx is Tx => isQueryable(tx) && typeof fieldOf(tx, '$connect') !== 'function',
     // It sends statements that are begun at the same moment together, and drops the rest of them when one fails.
@@ -150,11 +154,13 @@ function isFactory(factory: unknown): factory is Factory {
 }
 
 /** Statements of hapax itself are watched by the kit. */
-function tracked({ args, query }: Operation, own: ReadonlySet<string>, track: Track): Promise<unknown> {
-  const text: unknown = Array.isArray(args) ? args[0] : undefined
+function tracked({ model, args, query }: Operation, own: ReadonlySet<string>, track: Track): Promise<unknown> {
+  const text: unknown = Array.isArray(args) ? args[0] : fieldOf(args, 'sql')
   // Prisma's promises send their statement each time that somebody waits for them.
   const sending = (async () => assertSent(await query(args)))()
-  return typeof text === 'string' && own.has(text) ? sending : track(sending)
+  return typeof text === 'string' && own.has(text)
+    ? sending
+    : track(sending, model === undefined ? { text } : undefined)
 }
 
 async function rethrown<T>(asOne: (error: unknown) => unknown, result: Promise<T>): Promise<T> {

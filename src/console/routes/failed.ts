@@ -1,6 +1,14 @@
 import { exactJson, expected, HapaxError } from '../../base/index.ts'
 import type { EffectRow, FailedMessage, FailedWhere } from '../../contracts/index.ts'
-import type { FailedQueryView, GroupsView, MessagesView, PostedCount, PostedEdit, PostedSettle } from '../api.ts'
+import type {
+  FailedQueryView,
+  GroupsView,
+  MessagesView,
+  PostedCount,
+  PostedEdit,
+  PostedRetry,
+  PostedSettle,
+} from '../api.ts'
 import {
   type Check,
   checkedFields,
@@ -66,6 +74,8 @@ const PAGED: Fields<Paged> = { cursor: optional(cursorField), limit: optional(li
 const PAGE = 50
 const MOST_GROUPS = 200
 const BY_SEQ: Fields<{ seq: string }> = { seq: seqField }
+/** The user's confirmation for a message that failed as `broken-atomicity`. */
+export const CHECKED: Fields<{ effectsChecked?: true | undefined }> = { effectsChecked: optional(trueField) }
 const OK = { ok: true } as const
 
 export const failedRoutes: readonly Route[] = [
@@ -111,12 +121,12 @@ export const failedRoutes: readonly Route[] = [
     fields: { where: optional(whereField), all: optional(trueField) } satisfies Named<PostedCount>,
     act: async (hapax, { where = {} }) => ({ count: await hapax.failed.count(where) }),
   }),
-  write({
+  write<{ seq: string } & Omit<PostedRetry, 'note'>>({
     path: 'api/failed/:seq/retry',
     role: 'operator',
-    fields: BY_SEQ,
-    act: async (hapax, { seq }, by) => {
-      await hapax.failed.retry(seq, by)
+    fields: { ...BY_SEQ, ...CHECKED },
+    act: async (hapax, { seq, effectsChecked = false }, by) => {
+      await hapax.failed.retry(seq, { ...by, effectsChecked })
       return OK
     },
   }),
@@ -144,23 +154,29 @@ export const failedRoutes: readonly Route[] = [
     path: 'api/failed/:seq/edit',
     role: 'admin',
     large: true,
-    fields: { ...BY_SEQ, data: dataField },
-    act: async (hapax, { seq, data }, by, seen) => {
+    fields: { ...BY_SEQ, ...CHECKED, data: dataField },
+    act: async (hapax, { seq, data, effectsChecked = false }, by, seen) => {
       const row = await hapax.failed.get(seq)
       if (row === undefined) throw gone(seq)
       if (!seesExactly(row.message, seen)) {
         throw new Refusal(403, 'redacted', 'Only who sees a payload as it is may replace it: the rest would be lost.')
       }
-      return hapax.failed.edit(seq, data, { by, exact: true })
+      return hapax.failed.edit(seq, data, { by, exact: true, effectsChecked })
     },
   }),
   write<{ seq: string } & Omit<PostedSettle, 'note'>>({
     path: 'api/failed/:seq/settle',
     role: 'admin',
-    fields: { ...BY_SEQ, effect: nameField, state: wordField('done', 'not-done'), result: optional(dataField) },
-    act: async (hapax, { seq, effect, state, result }, by) => {
+    fields: {
+      ...BY_SEQ,
+      ...CHECKED,
+      effect: nameField,
+      state: wordField('done', 'not-done'),
+      result: optional(dataField),
+    },
+    act: async (hapax, { seq, effect, state, result, effectsChecked = false }, by) => {
       const value = result === undefined ? {} : { result: parsed(result) }
-      await hapax.failed.settle(seq, { effect, as: state, ...value, by })
+      await hapax.failed.settle(seq, { effect, as: state, ...value, by, effectsChecked })
       return OK
     },
   }),

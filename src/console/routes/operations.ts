@@ -14,7 +14,7 @@ import {
 import type { ConsoleHapax } from '../hapax.ts'
 import { type Route, read, type WriteRoute, write } from '../route.ts'
 import { operationView } from '../views/rows.ts'
-import { type Named, whereField } from './failed.ts'
+import { CHECKED, type Named, whereField } from './failed.ts'
 
 const BY_ID: Fields<{ id: string }> = { id: uuidField }
 const PAGE = 20
@@ -25,6 +25,7 @@ interface Posted {
   readonly all?: true | undefined
   readonly perSecond?: number | undefined
   readonly id?: string | undefined
+  readonly effectsChecked?: true | undefined
 }
 
 export const operationRoutes: readonly Route[] = [
@@ -63,13 +64,14 @@ export const operationRoutes: readonly Route[] = [
       all: optional(trueField),
       perSecond: optional(rateField),
       id: optional(uuidField),
+      ...CHECKED,
     } satisfies Named<PostedOperation>,
-    act: async (hapax, { kind, where = {}, all, perSecond, id }, by, seen) => {
+    act: async (hapax, { kind, where = {}, all, perSecond, id, effectsChecked = false }, by, seen) => {
       const chosen = all ? { all } : { where }
       if (all && Object.keys(where).length > 0) expected('where', 'empty beside all: true', where)
       if (!all && Object.keys(where).length === 0) expected('where', 'conditions, or all: true', where)
       const how = { ...(perSecond !== undefined && { perSecond }), ...(id !== undefined && { id }), by }
-      const begun = await hapax.operations.begin({ kind, ...chosen, ...how })
+      const begun = await hapax.operations.begin({ kind, ...chosen, ...how, effectsChecked })
       seen.help(begun.id)
       return operationView(begun, seen)
     },

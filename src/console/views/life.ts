@@ -1,31 +1,15 @@
 // The life of one message: every trace of it as a sentence, in the order of time.
 
 import type { EffectRow, PastFailure, Trace } from '../../contracts/index.ts'
-import { originOf } from '../../message/index.ts'
+import { inTimeOrder, originOf } from '../../message/index.ts'
 import type { MomentView } from '../api.ts'
 import type { Seen } from '../route.ts'
 import { errorOrNull, errorView, pastError } from './rows.ts'
 
 /** The moments of a life, the oldest first. */
 export function momentsOf(traces: readonly Trace[], seen: Seen): readonly MomentView[] {
-  return traces
-    .flatMap((trace) => [...attemptsOf(trace, traces), momentOf(trace, seen)])
-    .toSorted((a, b) => Date.parse(a.at) - Date.parse(b.at) || ORDER.indexOf(a.where) - ORDER.indexOf(b.where))
+  return inTimeOrder(traces.flatMap((trace) => [...attemptsOf(trace, traces), momentOf(trace, seen)]))
 }
-
-/** The order of moments at the same time: that in which a message moves on. */
-const ORDER: readonly MomentView['where'][] = [
-  'outbox',
-  'sent',
-  'receipt',
-  'inbox',
-  'claim',
-  'effect',
-  'attempt',
-  'response',
-  'failed',
-  'audit',
-]
 
 /** The trace in which it was published. */
 export function traceIdOf(traces: readonly Trace[]): string | null {

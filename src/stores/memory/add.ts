@@ -28,7 +28,7 @@ export function addInbox(
   const lane = laneOf(row.message, ordered)
   const now = data.clock.now()
   const availableAt = now + delayMs
-  const times = { createdAt: data.now(), availableAt, firstDueAt: local ? availableAt : null, heldAt: null }
+  const times = { createdAt: data.now(), availableAt, setAt: now, firstDueAt: local ? availableAt : null, heldAt: null }
   const past = { failures, history }
   const own = entry === undefined ? past : remember(past, now, row.attempts, entry)
   const places = { seq, message: kept(row.message), ordered, lane, fence, failedSeq }
@@ -47,7 +47,8 @@ export function addOutbox(
 ): void {
   const seq = data.nextSeq()
   const lane = laneOf(message, true)
-  const times = { createdAt: data.now(), availableAt: data.clock.now() + delayMs, heldAt: null }
+  const now = data.clock.now()
+  const times = { createdAt: data.now(), availableAt: now + delayMs, setAt: now, heldAt: null }
   const own = { attempts: 0, error: null, failedSeq, failures, history }
   data.outbox.set(seq, { seq, relay, message: kept(message), lane, ...own, ...times })
 }
@@ -55,7 +56,7 @@ export function addOutbox(
 /** Writes a failed row, unless it is there; under the name that it had before a retry, unless that is taken. */
 export function addFailed(
   data: Data,
-  row: Omit<FailedEntry, 'seq' | 'failedAt' | 'errorHash' | 'replacedBy'>,
+  row: Omit<FailedEntry, 'seq' | 'failureSeq' | 'failedAt' | 'errorHash' | 'replacedBy'>,
   before: string | null = null,
 ): void {
   const { origin, consumer, ordered, attempts, reason, error, heldSeq, failures, history } = row
@@ -64,12 +65,14 @@ export function addFailed(
     const same = other.message.messageKey === message.messageKey && other.message.fingerprint === message.fingerprint
     return same && other.consumer === consumer && other.origin === origin
   })
+  const failureSeq = data.nextSeq()
   // It failed before, and may hold its key now.
   if (known !== undefined) {
-    data.failed.set(known.seq, { ...known, heldSeq: known.heldSeq ?? heldSeq, replacedBy: null })
+    data.failed.set(known.seq, { ...known, failureSeq, heldSeq: known.heldSeq ?? heldSeq, replacedBy: null })
     return
   }
-  const seq = before === null || data.failed.get(before) !== undefined ? data.nextSeq() : before
-  const rest = { errorHash: errorHash(error), failedAt: data.now(), heldSeq, replacedBy: null, failures, history }
+  const seq = before === null || data.failed.get(before) !== undefined ? failureSeq : before
+  const times = { failureSeq, failedAt: data.now(), heldSeq, replacedBy: null }
+  const rest = { errorHash: errorHash(error), failures, history, ...times }
   data.failed.set(seq, { seq, origin, consumer, message, ordered, attempts, reason, error, ...rest })
 }

@@ -1,8 +1,9 @@
 import type { Clock } from '../../base/index.ts'
-import type { Audit, AuditSubject, EffectRow, Endpoint, Origin, Pause, SentMessage } from '../../contracts/index.ts'
+import type { Audit, AuditSubject, Endpoint, Origin, Pause, SentMessage } from '../../contracts/index.ts'
 import { newMark, seqOf } from '../../message/index.ts'
 import type {
   AuditRow,
+  EffectEntry,
   FailedEntry,
   KeptResponse,
   LeavingRow,
@@ -23,7 +24,7 @@ export class Data {
   readonly inbox: Table<WaitingRow> = this.tables.table('hapax_inbox')
   readonly outbox: Table<LeavingRow> = this.tables.table('hapax_outbox')
   readonly failed: Table<FailedEntry> = this.tables.table('hapax_failed')
-  readonly effects: Table<EffectRow> = this.tables.table('hapax_effects')
+  readonly effects: Table<EffectEntry> = this.tables.table('hapax_effects')
   readonly sent: Table<SentMessage> = this.tables.table('hapax_sent')
   readonly audit: Table<AuditRow> = this.tables.table('hapax_audit')
   readonly subscriptions: Table<SubscriptionRow> = this.tables.table('hapax_subscriptions')

@@ -1,5 +1,12 @@
 import { HapaxError } from '../../base/index.ts'
-import type { Audit, FailedFilter, FailedGroup, FailedMessage, FailedWhere } from '../../contracts/index.ts'
+import type {
+  Audit,
+  FailedFilter,
+  FailedGroup,
+  FailedMessage,
+  FailedWhere,
+  FrozenFailed,
+} from '../../contracts/index.ts'
 import type { Remembered, StoredMessage } from '../../message/index.ts'
 import { compareSeq, laneOf, pastOf } from '../../message/index.ts'
 import { addInbox, addOutbox, receive } from './add.ts'
@@ -7,14 +14,14 @@ import type { Data } from './data.ts'
 import { bySeq, type FailedEntry, kept, NEVER_FAILED, receiptKey, subjectOf } from './rows.ts'
 
 /** A row as people see it. */
-function shown({ ordered: _, heldSeq, ...row }: FailedEntry): FailedMessage {
+function shown({ ordered: _, failureSeq: __, heldSeq, ...row }: FailedEntry): FailedMessage {
   return { ...row, ...pastOf(row), held: heldSeq !== null }
 }
 
 /** Whether a row is one of those. */
-function fits(data: Data, where: FailedWhere): (row: FailedEntry) => boolean {
+function fits(data: Data, where: FrozenFailed): (row: FailedEntry) => boolean {
   const { origin, consumer, type, reason, errorHash: hash, olderThanMs, newerThanMs, since, until } = where
-  const { replaced = false } = where
+  const { replaced = false, lastFailure } = where
   return (row) => {
     const ageMs = data.clock.now() - row.failedAt.getTime()
     return (
@@ -27,6 +34,7 @@ function fits(data: Data, where: FailedWhere): (row: FailedEntry) => boolean {
       (newerThanMs === undefined || ageMs <= newerThanMs) &&
       (since === undefined || row.failedAt >= since) &&
       (until === undefined || row.failedAt < until) &&
+      (lastFailure === undefined || compareSeq(row.failureSeq, lastFailure) <= 0) &&
       replaced === (row.replacedBy !== null)
     )
   }
@@ -39,8 +47,14 @@ export function failedList(data: Data, { before, limit, ...where }: FailedFilter
 }
 
 /** The rows, oldest first. */
-export function failedRows(data: Data, where: FailedWhere): FailedEntry[] {
+export function failedRows(data: Data, where: FrozenFailed): FailedEntry[] {
   return data.failed.all().filter(fits(data, where)).sort(bySeq)
+}
+
+/** Whether a row exists and belongs to the selection. */
+export function isOne(data: Data, where: FrozenFailed, seq: string): boolean {
+  const row = data.failed.get(seq)
+  return row !== undefined && fits(data, where)(row)
 }
 
 /** One failed message, replaced or not. */
@@ -112,7 +126,8 @@ function putInPlace(
   failedSeq: string | null,
 ): boolean {
   if (heldSeq === null) return false
-  const times = { heldAt: null, availableAt: data.clock.now() }
+  const now = data.clock.now()
+  const times = { heldAt: null, availableAt: now, setAt: now }
   // Another message begins anew.
   const past = failedSeq === null ? NEVER_FAILED : {}
   const fresh = { message: kept(message), attempts: 0, error: null, failedSeq, ...past, ...times }

@@ -10,7 +10,7 @@ import type {
   Rescheduled,
   StoredDeliveries,
 } from '../../contracts/index.ts'
-import { compareSeq, remember } from '../../message/index.ts'
+import { compareSeq, laneOfKey, remember } from '../../message/index.ts'
 import { addFailed, addInbox, receive } from './add.ts'
 import type { Data } from './data.ts'
 import { rowOf } from './leases.ts'
@@ -130,7 +130,22 @@ export function reschedule(data: Data, row: Rescheduled): boolean {
   if (found?.leaseToken !== leaseToken) return false
   const now = data.clock.now()
   const past = isRepeated(found, row) ? {} : remember(found, now, end.attempts, entry)
-  data.inbox.set(seq, { ...found, ...end, ...past, starts: 0, leaseToken: null, availableAt: now + delayMs })
+  const due = { availableAt: now + delayMs, setAt: now }
+  data.inbox.set(seq, { ...found, ...end, ...past, ...due, starts: 0, leaseToken: null })
+  return true
+}
+
+/** Makes the rows of a consumer ordered that have a key and were stored without order. */
+export function addOrder(data: Data, consumer: string): number {
+  const loose = data.inbox.all().filter((row) => row.consumer === consumer && !row.ordered)
+  return loose.filter(({ seq, message }) => message.key !== null && addKey(data, seq, message.key)).length
+}
+
+/** Gives an unordered row this key and makes it ordered. */
+export function addKey(data: Data, seq: string, key: string): boolean {
+  const row = data.inbox.get(seq)
+  if (row === undefined || row.ordered) return false
+  data.inbox.set(seq, { ...row, message: { ...row.message, key }, ordered: true, lane: laneOfKey(key) })
   return true
 }
 

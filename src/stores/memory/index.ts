@@ -13,6 +13,7 @@ import type {
   Opening,
   Store,
   StoreAdmin,
+  StoreClock,
   StoreEndpoints,
   StoreFailed,
   StoreFeatures,
@@ -35,10 +36,11 @@ import type {
 } from '../../contracts/index.ts'
 import { untilAborted } from '../sql/index.ts'
 import { clean } from './cleanup.ts'
+import { aheadMs, recount } from './clock.ts'
 import { Data } from './data.ts'
 import { addEndpoint, changeEndpoint, listEndpoints, removeEndpoint } from './endpoints.ts'
 import { failedDiscard, failedEdit, failedGet, failedGroups, failedList, failedRetry, failedRows } from './failed.ts'
-import { fail, reschedule, seqOf, store } from './inbox.ts'
+import { addKey, addOrder, fail, reschedule, seqOf, store } from './inbox.ts'
 import { heldKeys, releaseKey } from './keys.ts'
 import { beginEffect, effectsOf, endEffect, lease, release, renew, settleEffect } from './leases.ts'
 import { listEffects, listReceipts } from './lists.ts'
@@ -134,6 +136,8 @@ class Memory implements MemoryStore {
     fail: (row) => this.#alone((data) => fail(data, row)),
     lease: (seqs, token, leaseMs) => this.#alone((data) => lease(data, seqs, token, leaseMs)),
     renew: (leases, leaseMs) => this.#alone((data) => renew(data, leases, leaseMs)),
+    addOrder: (consumer) => this.#alone((data) => addOrder(data, consumer)),
+    addKey: (seq, key) => this.#alone((data) => addKey(data, seq, key)),
     release: (held, delayMs) => this.#alone((data) => release(data, held, delayMs)),
   }
 
@@ -225,6 +229,11 @@ class Memory implements MemoryStore {
   readonly samples: StoreSamples = {
     add: (worker, samples, keepMs) => this.#alone((data) => addSamples(data, worker, samples, keepMs)),
     list: (sinceMs) => this.#alone((data) => listSamples(data, sinceMs)),
+  }
+
+  readonly clock: StoreClock = {
+    aheadMs: () => this.#alone((data) => aheadMs(data, this.#workers)),
+    recount: (operationLeaseMs) => this.#alone((data) => recount(data, this.#workers, operationLeaseMs)),
   }
 
   readonly admin: StoreAdmin = {

@@ -29,11 +29,12 @@ export function heldKeys(data: Data, limit: number): readonly HeldKey[] {
   const byKey = Map.groupBy(keyedRows(data), ({ origin, scope, key }) => JSON.stringify([origin, scope, key]))
   return [...byKey.values()]
     .flatMap((rows) => asHeldKey(data, rows))
-    .sort((a, b) => a.heldAt.getTime() - b.heldAt.getTime())
+    .sort((a, b) => a.shown.heldAt.getTime() - b.shown.heldAt.getTime() || bySeq(a.row, b.row))
     .slice(0, limit)
+    .map(({ shown }) => shown)
 }
 
-function asHeldKey(data: Data, rows: readonly Keyed[]): HeldKey[] {
+function asHeldKey(data: Data, rows: readonly Keyed[]): { readonly shown: HeldKey; readonly row: Keyed['row'] }[] {
   const held = rows.find(({ row }) => row.heldAt !== null)
   const heldAt = held?.row.heldAt ?? null
   if (held === undefined || heldAt === null) return []
@@ -41,7 +42,7 @@ function asHeldKey(data: Data, rows: readonly Keyed[]): HeldKey[] {
   const { message } = row
   const failedSeq = failedOf(data, origin, row.seq)?.seq ?? null
   const waiting = rows.filter((other) => bySeq(other.row, row) > 0).length
-  return [{ origin, scope, key, id: message.id, failedSeq, heldAt, waiting }]
+  return [{ shown: { origin, scope, key, id: message.id, failedSeq, heldAt, waiting }, row }]
 }
 
 function failedOf(data: Data, origin: Origin, heldSeq: string): FailedEntry | undefined {

@@ -4,7 +4,7 @@ import type { Audit, EffectEnd, EffectRef, EffectRow, InboxRow, Lease } from '..
 import { SETTLED } from '../../contracts/index.ts'
 import type { Data } from './data.ts'
 import { ageOf, notBlocked } from './inbox.ts'
-import { receiptKey, subjectOf, type WaitingRow } from './rows.ts'
+import { bySeq, type EffectEntry, receiptKey, subjectOf, type WaitingRow } from './rows.ts'
 
 /** Gives rows that are due a token, the next fence, and time until the lease ends. */
 export function lease(data: Data, seqs: readonly string[], token: string, leaseMs: number): readonly InboxRow[] {
@@ -13,10 +13,15 @@ export function lease(data: Data, seqs: readonly string[], token: string, leaseM
     .flatMap((seq) => data.inbox.get(seq) ?? [])
     .filter((row) => row.heldAt === null && (row.availableAt <= now || row.leaseToken === token))
   return notBlocked(data, found).map((row) => {
-    const leased = { ...row, leaseToken: token, fence: row.fence + 1, availableAt: now + leaseMs }
+    const leased = { ...row, leaseToken: token, fence: row.fence + 1, ...dueIn(data, leaseMs) }
     data.inbox.set(row.seq, leased)
     return { ...leased, ageMs: ageOf(data, row) }
   })
+}
+
+function dueIn(data: Data, ms: number): Pick<WaitingRow, 'availableAt' | 'setAt'> {
+  const now = data.clock.now()
+  return { availableAt: now + ms, setAt: now }
 }
 
 /** The row of a lease, if it is still held. */
@@ -28,7 +33,7 @@ export function rowOf(data: Data, { seq, token, fence }: Lease): WaitingRow | un
 /** Prolongs leases; returns those that are still held. */
 export function renew(data: Data, leases: readonly Lease[], leaseMs: number): ReadonlySet<string> {
   const held = leases.flatMap((each) => rowOf(data, each) ?? [])
-  for (const row of held) data.inbox.set(row.seq, { ...row, availableAt: data.clock.now() + leaseMs })
+  for (const row of held) data.inbox.set(row.seq, { ...row, ...dueIn(data, leaseMs) })
   return new Set(held.map((row) => row.seq))
 }
 
@@ -36,7 +41,7 @@ export function renew(data: Data, leases: readonly Lease[], leaseMs: number): Re
 export function release(data: Data, held: Lease, delayMs: number): boolean {
   const row = rowOf(data, held)
   if (row === undefined) return false
-  data.inbox.set(row.seq, { ...row, leaseToken: null, availableAt: data.clock.now() + delayMs })
+  data.inbox.set(row.seq, { ...row, leaseToken: null, ...dueIn(data, delayMs) })
   return true
 }
 
@@ -49,13 +54,15 @@ export function beginEffect(
   again: boolean,
 ): { readonly before: EffectRow | undefined } | undefined {
   if (renew(data, [held], leaseMs).size === 0) return undefined
-  const before = data.effects.get(keyOf(effect))
+  const found = data.effects.get(keyOf(effect))
+  const before = found && shown(found)
   const state = before?.state
   if (state === undefined || state === 'not-done' || (again && state !== 'done')) {
     const firstAt = before?.firstAt ?? data.now()
     const attempts = (before?.attempts ?? 0) + 1
     const begun = { state: 'started', token: held.token, attempts, result: null, error: null } as const
-    data.effects.set(keyOf(effect), { ...effect, ...begun, firstAt, lastAt: data.now() })
+    const seq = found?.seq ?? data.nextSeq()
+    data.effects.set(keyOf(effect), { ...effect, ...begun, seq, firstAt, lastAt: data.now() })
   }
   return { before }
 }
@@ -70,13 +77,18 @@ export function endEffect(data: Data, held: Lease, effect: EffectRef, end: Effec
 function write(data: Data, effect: EffectRef, token: string, end: EffectEnd): void {
   const before = data.effects.get(keyOf(effect))
   const times = { firstAt: before?.firstAt ?? data.now(), lastAt: data.now() }
-  data.effects.set(keyOf(effect), { ...effect, ...end, token, attempts: before?.attempts ?? 1, ...times })
+  const seq = before?.seq ?? data.nextSeq()
+  data.effects.set(keyOf(effect), { ...effect, ...end, token, attempts: before?.attempts ?? 1, seq, ...times })
 }
 
 /** The calls of a message, in the order in which they were first begun. */
 export function effectsOf(data: Data, consumer: string, messageKey: string): readonly EffectRow[] {
   const rows = data.effects.all().filter((row) => row.consumer === consumer && row.messageKey === messageKey)
-  return rows.sort((a, b) => a.firstAt.getTime() - b.firstAt.getTime())
+  return rows.sort(bySeq).map(shown)
+}
+
+function shown({ seq: _, ...row }: EffectEntry): EffectRow {
+  return row
 }
 
 /** Deletes an effect; its receipt goes at the same time. */

@@ -13,6 +13,11 @@ export function look(data: Data, share: Share): Look {
   const mine = entries.filter((entry) => share.lanes.includes(entry.lane))
   const loose = mine.filter((entry) => entry.key === null && handled(data, share, entry))
   const due = loose.filter((entry) => entry.dueMs <= 0).sort((a, b) => a.dueMs - b.dueMs || bySeq(a, b))
+  const { overdueMs } = share
+  if (overdueMs !== undefined) {
+    const overdue = due.filter(({ dueMs, deaths }) => dueMs <= -overdueMs && deaths === 0)
+    return { entries: overdue.slice(0, share.limit), nextMs: undefined, after: new Map() }
+  }
   const later = loose.filter((entry) => entry.dueMs > 0).map((entry) => entry.dueMs)
   const { keyed, after } = inOrder(mine, share)
   const nextMs = later.length === 0 ? undefined : later.reduce((least, ms) => Math.min(least, ms))

@@ -11,7 +11,7 @@ import type {
 import { compareSeq } from '../../message/index.ts'
 import { frozen, leaseLost } from '../sql/index.ts'
 import type { Data } from './data.ts'
-import { failedRows } from './failed.ts'
+import { failedRows, isOne } from './failed.ts'
 import { sentRows } from './outbox.ts'
 import type { OperationRow } from './rows.ts'
 
@@ -25,14 +25,26 @@ export function beginOperation(data: Data, draft: OperationDraft, audit: Audit):
   const rows = rowsOf(data, work).slice(0, limit ?? undefined)
   const progress = { after: null, done: 0, gone: 0, errors: 0, error: null, token: null, leasedUntil: 0 }
   const by = { actor: audit.actor, note: audit.note ?? null, createdAt: now, changedAt: now, endedAt: null }
-  const about = { id, perSecond, upTo: rows.at(-1)?.seq ?? null, total: rows.length, state: 'running' } as const
+  const ends = { upTo: rows.at(-1)?.seq ?? null, lastFailure: lastFailureOf(rows) }
+  const about = { id, perSecond, ...ends, total: rows.length, state: 'running' } as const
   const row = { ...work, ...about, ...progress, ...by }
   data.operations.set(id, row)
   noteOf(data, row, audit)
   return shown(data, row)
 }
 
-function rowsOf(data: Data, work: OperationWork): readonly { readonly seq: string }[] {
+/** Compares row names, whose order is that of their numbers: the mark can stay on. */
+function lastFailureOf(rows: readonly Chosen[]): string | null {
+  const failures = rows.flatMap(({ failureSeq }) => failureSeq ?? [])
+  return failures.reduce<string | null>(later, null)
+}
+
+interface Chosen {
+  readonly seq: string
+  readonly failureSeq?: string
+}
+
+function rowsOf(data: Data, work: OperationWork): readonly Chosen[] {
   return work.kind === 'republish' ? sentRows(data, work.where) : failedRows(data, work.where)
 }
 
@@ -135,7 +147,13 @@ export function changeOperation(data: Data, id: string, to: 'running' | 'paused'
 /** Runs a change of a row and counts it, if it is a step of an operation. Throws `lease-lost` if it may not be made. */
 export function counted(data: Data, step: OperationStep | undefined, seq: string, change: () => boolean): boolean {
   if (step === undefined) return change()
-  if (heldBy(data, step)?.state !== 'running') throw leaseLost(step)
+  const operation = heldBy(data, step)
+  if (operation?.state !== 'running') throw leaseLost(step)
+  if (
+    operation.kind !== 'republish' &&
+    !isOne(data, { ...operation.where, lastFailure: operation.lastFailure ?? undefined }, seq)
+  )
+    return false
   const changed = change()
   const row = heldBy(data, step)
   if (changed && row !== undefined) {

@@ -47,7 +47,7 @@ export function postpone(data: Data, rows: readonly Postponed[]): void {
     const now = data.clock.now()
     const attempts = row.attempts + 1
     const past = remember(row, now, attempts, entry)
-    data.outbox.set(seq, { ...row, ...past, attempts, error, availableAt: now + delayMs })
+    data.outbox.set(seq, { ...row, ...past, attempts, error, availableAt: now + delayMs, setAt: now })
   }
 }
 

@@ -3,6 +3,7 @@ import type {
   Audit,
   AuditSubject,
   BulkOperation,
+  EffectRow,
   FailedMessage,
   InboxRow,
   MinuteSample,
@@ -30,6 +31,8 @@ interface Queued extends Remembered {
   readonly lane: number
   readonly createdAt: Date
   readonly availableAt: number
+  /** When `availableAt` was set; in the future if the clock went back since. */
+  readonly setAt: number
   readonly heldAt: Date | null
   readonly error: ErrorRecord | null
   /** The name of its failed row before a retry. */
@@ -52,6 +55,13 @@ export interface LeavingRow extends OutboxMessage, Queued {
 export interface FailedEntry extends Omit<FailedMessage, 'held' | keyof Past>, Remembered {
   readonly ordered: boolean
   readonly heldSeq: string | null
+  /** The number of this failure; differs from `seq` if the row kept its `seq` through a retry. */
+  readonly failureSeq: string
+}
+
+/** A row of `hapax_effects`: the calls of a message were begun in the order of `seq`. */
+export interface EffectEntry extends EffectRow {
+  readonly seq: string
 }
 
 /** A row of `hapax_subscriptions`. */

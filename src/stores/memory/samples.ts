@@ -5,7 +5,7 @@ import type { SampleRow } from './rows.ts'
 
 const MINUTE_MS = 60_000
 
-/** Adds what a worker has counted to the current minute, and forgets what is old. */
+/** Adds the counts of a worker to the current minute; drops old minutes, and future ones, which are left when the clock went back. */
 export function addSamples(data: Data, worker: string, samples: readonly Sample[], keepMs: number): void {
   const now = data.clock.now()
   const at = new Date(now - (now % MINUTE_MS))
@@ -16,7 +16,7 @@ export function addSamples(data: Data, worker: string, samples: readonly Sample[
   }
   for (const { at: minute, worker: other, origin, scope } of data.samples.all()) {
     const key = JSON.stringify([minute.getTime(), other, origin, scope])
-    if (minute.getTime() < now - keepMs) data.samples.delete(key)
+    if (minute.getTime() < now - keepMs || minute.getTime() > now + MINUTE_MS) data.samples.delete(key)
   }
 }
 

@@ -1,11 +1,13 @@
 // What people look at: counts, findings and traces. Tables are small here, so each question reads them whole.
 
-import type { EffectRow, Finding, Growth, StoreStatus, Trace, WorkerRow } from '../../contracts/index.ts'
-import { pastOf, type StoredMessage, storedTrace } from '../../message/index.ts'
+import type { Finding, Growth, StoreStatus, Trace, WorkerRow } from '../../contracts/index.ts'
+import { inTimeOrder, pastOf, type StoredMessage, storedTrace } from '../../message/index.ts'
 import type { Data } from './data.ts'
 import { listPauses } from './pauses.ts'
 import {
   type AuditRow,
+  bySeq,
+  type EffectEntry,
   type FailedEntry,
   type KeptResponse,
   type LeavingRow,
@@ -145,13 +147,14 @@ export function trace(data: Data, id: string, source: string | undefined): reado
       .all()
       .map(({ relay, message, sentAt }) => foundIn(message, { where: 'sent', relay, at: sentAt, ...traced(message) })),
     ...data.failed.all().map(failedTrace),
-    ...data.effects.all().flatMap((row) => effectTrace(data, row)),
+    ...data.effects
+      .all()
+      .sort(bySeq)
+      .flatMap((row) => effectTrace(data, row)),
     ...data.audit.all().map(auditTrace),
   ]
-  return found
-    .filter((each) => each.id === id && (source === undefined || each.trace.source === source))
-    .map((each) => each.trace)
-    .sort((a, b) => a.at.getTime() - b.at.getTime())
+  const its = found.filter((each) => each.id === id && (source === undefined || each.trace.source === source))
+  return inTimeOrder(its.map((each) => each.trace))
 }
 
 /** Where a message was found, and its id. */
@@ -211,7 +214,7 @@ function inboxTrace({
   })
 }
 
-function effectTrace(data: Data, effect: EffectRow): Found[] {
+function effectTrace(data: Data, { seq: _, ...effect }: EffectEntry): Found[] {
   const { consumer, firstAt: at } = effect
   const receipt = data.receipts.get(receiptKey(consumer, effect))
   return receipt === undefined ? [] : [foundIn(receipt, { where: 'effect', consumer, at, effect })]

@@ -1,5 +1,5 @@
 import type { Clock } from '../../base/index.ts'
-import type { InHand, WorkerHello, WorkerRow } from '../../contracts/index.ts'
+import type { InHand, Peer, WorkerHello } from '../../contracts/index.ts'
 import { type Data, type Table, Tables } from './data.ts'
 
 /** A row of `hapax_workers`. */
@@ -30,19 +30,21 @@ export class Workers {
   }
 
   /** See `StoreWorkers.note`. */
-  note(id: string, { seqs, alone }: InHand, beat: boolean): readonly WorkerRow[] | undefined {
+  note(id: string, { seqs, alone }: InHand, beat: boolean): readonly Peer[] | undefined {
     const member = this.#members.get(id)
     if (member === undefined) return undefined
     this.#set({ ...member, inHand: [...seqs], alone, heardAt: beat ? this.#clock.now() : member.heardAt })
     return beat ? this.list() : []
   }
 
-  list(): readonly WorkerRow[] {
+  list(): readonly Peer[] {
     const listedAt = new Date(this.#clock.now())
     return this.#members.all().map((member) => {
       const { id, name, serves, startedAt, inHand } = member
       const silentMs = this.#silentMs(member)
-      return { id, name, serves, startedAt, silentMs, alive: this.#alive(member), inHand: inHand.length, listedAt }
+      const alive = this.#alive(member)
+      const noted = { inHand: inHand.length, seqs: inHand }
+      return { id, name, serves, startedAt, silentMs, alive, doubtful: false, ...noted, listedAt }
     })
   }
 
@@ -54,6 +56,19 @@ export class Workers {
       this.leave(id)
     }
     return dead.length
+  }
+
+  /** The time of the latest heartbeat of any worker. */
+  get heardAt(): number {
+    return this.#members.all().reduce((latest, { heardAt }) => Math.max(latest, heardAt), 0)
+  }
+
+  /** The clock went back: heartbeats that lie in the future become current. */
+  recount(): number {
+    const now = this.#clock.now()
+    const early = this.#members.all().filter(({ heardAt }) => heardAt > now)
+    for (const member of early) this.#set({ ...member, heardAt: now })
+    return early.length
   }
 
   leave(id: string): void {

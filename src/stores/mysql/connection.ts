@@ -13,6 +13,7 @@ import type {
   ConnectionFeatures,
   EnteredExecutor,
   Executor,
+  Reach,
   Result,
   Statement,
   TransactionOptions,
@@ -50,7 +51,7 @@ import {
 } from './mysql2.ts'
 import { OwnTransaction } from './own.ts'
 import { isLarge, mostBytes, send, sendBlock, sendSeveral } from './send.ts'
-import { knownSession, mark, sessionOf } from './session.ts'
+import { forgetReset, knownSession, mark, sessionOf } from './session.ts'
 import { NO_RESULT } from './statements/fragments.ts'
 import { MysqlTransaction } from './transaction.ts'
 
@@ -108,6 +109,7 @@ export class MysqlConnection<Client extends MysqlPoolClient> implements Connecti
       throw error
     } finally {
       run.tx.watch.close()
+      run.tx.over()
       link.off('error', onError)
       giveBack(client, run.broken || run.tx.changed)
     }
@@ -142,6 +144,14 @@ export class MysqlConnection<Client extends MysqlPoolClient> implements Connecti
 
   assertAwaited(tx: MysqlTx<Client>): void {
     if (tx instanceof MysqlTransaction) tx.watch.assertSound()
+  }
+
+  mayHaveEnded(tx: MysqlTx<Client>): boolean | undefined {
+    return tx instanceof MysqlTransaction ? tx.mayHaveEnded : undefined
+  }
+
+  reach(tx: MysqlTx<Client>): Reach {
+    return tx instanceof MysqlTransaction ? tx.reaching.take() : 'unseen'
   }
 
   mostBytes(tx: MysqlTx<Client> | MysqlOwn): number {
@@ -216,6 +226,7 @@ async function connect<Client extends MysqlPoolClient>(pool: MysqlPool<Client>):
   const client = await pool.getConnection()
   // The pool emits no event for a connection that goes from one caller straight to the next.
   heard(innerLink(client) ?? client)
+  forgetReset(client)
   return client
 }
 
@@ -246,6 +257,7 @@ class Run<Client extends MysqlPoolClient> {
   async steps<T>({ isolation }: TransactionOptions, work: TransactionWork<MysqlTx<Client>, T>): Promise<T> {
     try {
       const answers = await this.#begin(isolation, work.first)
+      this.tx.opened()
       const { value, last, committed } = await this.tx.watch.during(() => work.body(this.tx, answers))
       if (last === undefined) await this.#rollback()
       else {

@@ -178,12 +178,17 @@ function sizeOf(given: object): number | undefined {
 /** A pool that is opened when it is needed. */
 function lazyPool(url: string, max: number): { get(): Promise<OwnPool>; close(): Promise<void> } {
   let pool: Promise<OwnPool> | undefined
+  let closing: Promise<void> | undefined
+  const end = async (): Promise<void> => (await pool)?.end()
   return {
     get: () => {
       pool ??= openPool(url, max)
       return pool
     },
-    close: async () => (await pool)?.end(),
+    close: () => {
+      closing ??= end()
+      return closing
+    },
   }
 }
 
@@ -211,7 +216,7 @@ async function openPool(url: string, max: number): Promise<OwnPool> {
   pool.on('connection', (connection) => void heard(connection))
   return {
     getConnection: () => acquire(pool),
-    // A connection that does not answer would keep end() waiting for ever.
+    // end() would wait forever for a connection that does not answer.
     end: () => within(systemClock, END_MS, pool.end(), () => {}),
   }
 }

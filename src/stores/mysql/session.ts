@@ -1,5 +1,6 @@
+import { fieldOf } from '../../base/index.ts'
 import type { Row } from '../../contracts/index.ts'
-import { asBoolean, asNumber, asText, mysqlSession } from '../sql/index.ts'
+import { asBoolean, asNumber, assertMode, asText, mysqlSession, mysqlSuited } from '../sql/index.ts'
 import { classify } from './errors.ts'
 import type { MysqlClient, MysqlQuery } from './mysql2.ts'
 
@@ -29,6 +30,12 @@ export function knownSession(client: MysqlClient): Session | undefined {
   return sessions.get(linkOf(client))
 }
 
+/** Forgets a session that its pool reset when it was last released (`resetOnRelease`): its settings and its name are gone. */
+export function forgetReset(client: object): void {
+  const link = linkOf(client)
+  if (fieldOf(fieldOf(fieldOf(link, '_pool'), 'config'), 'resetOnRelease') === true) sessions.delete(link)
+}
+
 /** The session of a link, asked once for each. */
 export async function sessionOf(client: MysqlClient): Promise<Session> {
   const known = knownSession(client)
@@ -40,6 +47,8 @@ export async function sessionOf(client: MysqlClient): Promise<Session> {
     typeCast: typeCastOf(client),
   })
   const row: Row | undefined = Array.isArray(answer) ? answer[0] : undefined
+  assertMode(asText(row?.['sql_mode']))
+  if (asBoolean(row?.['unsuited'])) await client.query(mysqlSuited.text)
   const session = {
     mariadb: /mariadb/i.test(asText(row?.['version'])),
     maxPacket: asNumber(row?.['packet']),

@@ -1,12 +1,22 @@
 import { transactionClosed } from '../../base/index.ts'
 import type { Executor } from '../../contracts/index.ts'
-import { TransactionWatch } from '../sql/index.ts'
+import {
+  MYSQL_ONLY,
+  MYSQL_SAVEPOINTS,
+  type MysqlSent,
+  mysqlSent,
+  Reaching,
+  reachOf,
+  TransactionWatch,
+} from '../sql/index.ts'
 import { type Called, calledBy, tracedTo } from './called.ts'
 import { isBusy, queried } from './client.ts'
 import { doomOf } from './errors.ts'
 import type { MysqlPoolClient, MysqlResult, MysqlTx } from './mysql2.ts'
 import { execute } from './prepared.ts'
 import { assertFits, headerOf, mostBytes, send } from './send.ts'
+import { knownSession } from './session.ts'
+import { NO_RESULT } from './statements/fragments.ts'
 
 /**
  * One transaction on one connection, as handlers have it. After a deadlock the server has rolled back and every further
@@ -14,22 +24,42 @@ import { assertFits, headerOf, mostBytes, send } from './send.ts'
  */
 export class MysqlTransaction<Client extends MysqlPoolClient> implements MysqlTx<Client> {
   readonly watch: TransactionWatch
+  /** The reach of its handlers. */
+  readonly reaching: Reaching = new Reaching()
   /** For the statements of hapax. */
   readonly executor: Executor
   /** A statement has left something behind in the session. */
   changed = false
   readonly #raw: Client
   #guarded: Client | undefined
+  readonly #sent: MysqlSent | undefined
 
   constructor(client: Client) {
     this.#raw = client
+    this.#sent = mysqlSent(client)
     this.watch = new TransactionWatch(doomOf, () => isBusy(client))
     this.executor = {
       query: async (text, params) => {
         this.#assertUsable()
+        if (text.startsWith(MYSQL_ONLY) && knownSession(client)?.mariadb) return NO_RESULT
         return this.watch.track(send(client, { text, params }))
       },
     }
+  }
+
+  /** The opening statements have been answered: later statements are the handler's. */
+  opened(): void {
+    this.#sent?.begin()
+  }
+
+  /** What is sent on its connection from now on is not its handler's. */
+  over(): void {
+    this.#sent?.over()
+  }
+
+  /** Whether the handler sent a command that may have ended it; undefined: its commands cannot be observed. */
+  get mayHaveEnded(): boolean | undefined {
+    return this.#sent?.mayHaveEnded
   }
 
   query<Row extends object = Record<string, unknown>>(
@@ -37,6 +67,7 @@ export class MysqlTransaction<Client extends MysqlPoolClient> implements MysqlTx
     params: readonly unknown[] = [],
   ): Promise<MysqlResult<Row>> {
     if (this.watch.closed) return Promise.reject(transactionClosed())
+    this.reaching.add(reachOf(text, MYSQL_SAVEPOINTS))
     return this.watch.track(this.#query(text, params, calledBy(MysqlTransaction.prototype.query)))
   }
 
@@ -66,7 +97,11 @@ export class MysqlTransaction<Client extends MysqlPoolClient> implements MysqlTx
 
   get client(): Client {
     // `connection` is the same link in callback style.
-    this.#guarded ??= this.watch.guard(this.#raw, () => this.#assertUsable(), ['connection'])
+    const use = (): void => {
+      this.#assertUsable()
+      this.reaching.add('unseen')
+    }
+    this.#guarded ??= this.watch.guard(this.#raw, use, ['connection'])
     return this.#guarded
   }
 

@@ -5,6 +5,7 @@ import type {
   EnteredExecutor,
   Executor,
   Param,
+  Reach,
   Result,
   Statement,
   TransactionOptions,
@@ -146,6 +147,10 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
 
   assertAwaited(tx: PgTx<Client>): void {
     if (tx instanceof PgTransaction) tx.watch.assertSound()
+  }
+
+  reach(tx: PgTx<Client>): Reach {
+    return tx instanceof PgTransaction ? tx.reaching.take() : 'unseen'
   }
 
   views(tx: PgTx<Client>): PgViews<Client> | undefined {

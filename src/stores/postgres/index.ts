@@ -190,6 +190,12 @@ interface LazyPool {
 /** A pool that is opened when it is needed. */
 function lazyPool(url: string, max: number): LazyPool {
   let opened: OwnPool | Promise<OwnPool> | undefined
+  let closing: Promise<void> | undefined
+  const end = async (): Promise<void> => {
+    const pool = await opened
+    // end() would wait forever for a connection that does not answer.
+    if (pool !== undefined) await within(systemClock, END_MS, pool.end(), () => {})
+  }
   return {
     get: () => {
       if (opened !== undefined) return opened
@@ -207,10 +213,9 @@ function lazyPool(url: string, max: number): LazyPool {
     doubt: () => {
       if (opened instanceof HostsPool) opened.doubt()
     },
-    close: async () => {
-      const pool = await opened
-      // A connection that does not answer would keep end() waiting for ever.
-      if (pool !== undefined) await within(systemClock, END_MS, pool.end(), () => {})
+    close: () => {
+      closing ??= end()
+      return closing
     },
   }
 }

@@ -82,11 +82,13 @@ export class PgListener {
         await until(came)
       }
       await heardItself()
+      this.#options.connected(String(client.processID))
       // What was said before nobody heard.
       this.#options.heard(undefined)
       await this.#watch(heardItself, broken.promise)
     } finally {
       this.#client = undefined
+      this.#options.connected(undefined)
       await within(systemClock, END_MS, client.end(), () => {}).catch(() => {})
     }
     return true

@@ -1,5 +1,5 @@
 import { transactionClosed } from '../../base/index.ts'
-import { isBusy, leavesBehind, TransactionWatch } from '../sql/index.ts'
+import { isBusy, leavesBehind, Reaching, reachOf, SAVEPOINTS, TransactionWatch } from '../sql/index.ts'
 import { doomOf } from './errors.ts'
 import { Outgoing } from './outgoing.ts'
 import type { PgPoolClient, PgResult, PgTx } from './pg.ts'
@@ -8,6 +8,8 @@ import { isStalePlan, type PreparedNames } from './prepared.ts'
 /** One transaction on one client, as handlers have it. */
 export class PgTransaction<Client extends PgPoolClient> implements PgTx<Client> {
   readonly watch: TransactionWatch
+  /** The reach of its handlers, not counting what views report themselves. */
+  readonly reaching: Reaching = new Reaching()
   /** The connection has a plan that is of no use any more. */
   stale = false
   /** A statement has left something behind in the session. */
@@ -33,6 +35,15 @@ export class PgTransaction<Client extends PgPoolClient> implements PgTx<Client> 
   query<Row extends object = Record<string, unknown>>(
     text: string,
     params?: readonly unknown[],
+  ): Promise<PgResult<Row>> {
+    this.reaching.add(reachOf(text, SAVEPOINTS))
+    return this.send(text, params)
+  }
+
+  /** Sends a statement of a handler; `sender` is its view. */
+  send<Row extends object>(
+    text: string,
+    params: readonly unknown[] | undefined,
     sender?: { running: number },
   ): Promise<PgResult<Row>> {
     if (this.watch.closed) return Promise.reject(transactionClosed())
@@ -43,6 +54,7 @@ export class PgTransaction<Client extends PgPoolClient> implements PgTx<Client> 
   get client(): Client {
     this.#guarded ??= this.watch.guard(this.#raw, () => {
       this.watch.assertOpen()
+      this.reaching.add('unseen')
       this.#outgoing.depart()
     })
     return this.#guarded

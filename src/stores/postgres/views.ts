@@ -1,6 +1,6 @@
 import { HapaxError } from '../../base/index.ts'
-import type { View, Views } from '../../contracts/index.ts'
-import { unawaited } from '../sql/index.ts'
+import type { Reach, View, Views } from '../../contracts/index.ts'
+import { farther, reachOf, SAVEPOINTS, unawaited } from '../sql/index.ts'
 import type { PgPoolClient, PgResult, PgTx } from './pg.ts'
 import type { PgTransaction } from './transaction.ts'
 
@@ -36,8 +36,8 @@ export class PgViews<Client extends PgPoolClient> implements Views<PgTx<Client>>
     this.#last = view.place
   }
 
-  /** What a view sends from now on cannot be seen: it must not have begun beside a later one. */
-  hiding(view: PgView<Client>): void {
+  /** A view reaches beyond its own rows, which is out of turn if a later view has begun. */
+  reaching(view: PgView<Client>): void {
     if (view.place < this.#made) this.#disordered ??= view
     this.sending(view)
   }
@@ -48,9 +48,9 @@ export class PgView<Client extends PgPoolClient> implements PgTx<Client>, View<P
   readonly place: number
   readonly transaction: PgTransaction<Client>
   sent = 0
-  untracked = false
   running = 0
   readonly #views: PgViews<Client>
+  #reach: Reach = 'none'
 
   constructor(views: PgViews<Client>, transaction: PgTransaction<Client>, place: number) {
     this.#views = views
@@ -67,17 +67,28 @@ export class PgView<Client extends PgPoolClient> implements PgTx<Client>, View<P
     params?: readonly unknown[],
   ): Promise<PgResult<Row>> {
     try {
+      const reach = reachOf(text, SAVEPOINTS)
+      if (reach !== 'none') this.#reaching(reach)
       this.sending()
     } catch (error) {
       return rejected(error)
     }
-    return this.transaction.query(text, params, this)
+    return this.transaction.send(text, params, this)
   }
 
   get client(): Client {
-    this.#views.hiding(this)
-    this.untracked = true
+    this.#reaching('unseen')
     return this.transaction.client
+  }
+
+  /** Includes the transaction's reach: a handler may keep a client and use it later. */
+  get reach(): Reach {
+    return farther(this.#reach, this.transaction.reaching.reach)
+  }
+
+  #reaching(reach: Reach): void {
+    this.#reach = farther(this.#reach, reach)
+    this.#views.reaching(this)
   }
 
   assertAwaited(): void {

@@ -43,6 +43,8 @@ export class Claims implements StoreClaims {
   readonly #known: Known
   readonly #clock: Clock
   #tidiedAt = Number.NEGATIVE_INFINITY
+  /** The time of the last full scan of each line. */
+  readonly #reviewedAt = new Map<string, number>()
 
   constructor({ commands, names, index, known, clock }: ClaimsParts) {
     this.#commands = commands
@@ -89,8 +91,8 @@ export class Claims implements StoreClaims {
     { token, leaseMs, limit }: ClaimOptions & { readonly limit: number },
   ): Promise<{ readonly claims: readonly StoredClaim[]; readonly nextMs: number | undefined }> {
     checkToken(token)
-    await this.#tidy()
     const line = this.#names.line(consumer)
+    await this.#tidy(line)
     const [left, ...entries] = await this.#commands.run(scripts.DUE, line, [String(Math.min(limit, AT_ONCE))])
     const nextMs = textOf(left) === '' ? undefined : numberOf(left)
     if (entries.length === 0) return { claims: [], nextMs }
@@ -112,8 +114,12 @@ export class Claims implements StoreClaims {
   }
 
   /** Now and then, while a worker looks for work anyway. */
-  async #tidy(): Promise<void> {
+  async #tidy(line: string): Promise<void> {
     const now = this.#clock.monotonic()
+    if (now - (this.#reviewedAt.get(line) ?? Number.NEGATIVE_INFINITY) >= TIDY_MS) {
+      this.#reviewedAt.set(line, now)
+      await this.#commands.run(scripts.REVIEW, line, [])
+    }
     if (now - this.#tidiedAt < TIDY_MS) return
     this.#tidiedAt = now
     await this.#index.tidy()
@@ -271,7 +277,7 @@ function readClaim(replies: Replies, name: string, token: string, failed: (seq: 
     case 'suspect':
       return { kind, crashes: replies.number() }
     default:
-      return { kind: 'busy' }
+      return { kind: kind === 'torn' ? kind : 'busy' }
   }
 }
 

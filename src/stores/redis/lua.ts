@@ -10,7 +10,8 @@
 //   68-70   claims without an end
 //   71      0 if there is no more; 1 if there is; 2 if a response is part of it; 3 if both expire unless it is claimed again
 //   72-85   when it was taken
-//   86-     the receipt: source, id, type and fingerprint as JSON
+//   86-99   when 48-61 was set: in the past, unless the clock went back
+//   100-    the receipt: source, id, type and fingerprint as JSON
 //
 // It has no time to live before it is done: what is not finished stays, and only its lease ends. An exception is a request that was
 // released: its client may never come back. More is a hash beside it, in the same slot, with the same time to live:
@@ -27,7 +28,7 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 `
 
-/** Lua: reads and changes claims. */
+/** Lua: reads and changes claims; changes need `now`. */
 export const CLAIMS: string = `
 local sub = string.sub
 local NOBODY = string.rep(' ', 36)
@@ -37,7 +38,18 @@ local function has_more(v) return sub(v, 71, 71) > '0' end
 local function known(key, v, field) return has_more(v) and redis.call('HGET', more(key), field) or '' end
 -- Who has it, as a lease names itself: token and fence.
 local function held(v, lease) return v and sub(v, 1, 1) == 'o' and sub(v, 2, 47) == lease end
-local function prolong(key, until_ms) redis.call('SETRANGE', key, 47, moment(until_ms)) end
+local function said(key) redis.call('SETRANGE', key, 85, moment(now)) end
+local function prolong(key, until_ms)
+  redis.call('SETRANGE', key, 47, moment(until_ms))
+  said(key)
+end
+-- When it may be claimed. If that was set at a time in the future, the clock went back, and the wait restarts from now.
+local function due_of(key, v)
+  local due, at = tonumber(sub(v, 48, 61)), tonumber(sub(v, 86, 99))
+  if due <= now or at <= now then return due end
+  prolong(key, now + due - at)
+  return now + due - at
+end
 local function with_more(key) redis.call('SETRANGE', key, 70, '1') end
 -- A cluster moves keys one by one: without the other half, a call that was made would seem not to have been.
 local function torn(key, v) return v and has_more(v) and redis.call('EXISTS', more(key)) == 0 end

@@ -36,12 +36,16 @@ local function take(key, v, token, lease)
   end
   local taken = token .. string.format('%010.0f', fence + 1) .. moment(now + lease) .. sub(v, 62, 67)
   redis.call('SETRANGE', key, 1, taken .. string.format('%03.0f', math.min(crashes + 1, 999)))
+  said(key)
   return fence + 1, attempts, crashes
 end
 local out = {}
 local function say(...)
   for i = 1, select('#', ...) do out[#out + 1] = select(i, ...) end
 end
+-- One of many is reported as torn, so that the others continue. The other half of a single one may be moving to another node: that is retried.
+local torn_here = false
+local function alone_and_torn() return torn_here and #KEYS == 1 end
 `
 
 /**
@@ -50,62 +54,70 @@ end
  */
 export const CLAIM: Script = script(`${NOW}${CLAIMS}${EACH}${TAKE}
 local lease, alone, strict = tonumber(ARGV[1]), sub(ARGV[2], 1, 1) == '1', sub(ARGV[2], 2) == 's'
-local fresh = '0000000001' .. moment(now + lease) .. '000000' .. '001' .. '0' .. moment(now)
+local fresh = '0000000001' .. moment(now + lease) .. '000000' .. '001' .. '0' .. moment(now) .. moment(now)
 local values = {}
 each(3, function(i, key, token, receipt)
   values[2 * i - 1], values[2 * i] = key, 'o' .. token .. fresh .. receipt
 end)
 if redis.call('MSETNX', unpack(values)) == 1 then return out end
-local lost = false
 each(3, function(i, key, token, receipt)
   local v = redis.call('SET', key, values[2 * i], 'NX', 'GET')
   if not v then
     say(1)
-  elseif strict and sub(v, 86) ~= receipt then
-    say('taken', 'd', '', sub(v, 2, 37), sub(v, 72, 85), sub(v, 86))
+  elseif strict and sub(v, 100) ~= receipt then
+    say('taken', 'd', '', sub(v, 2, 37), sub(v, 72, 85), sub(v, 100))
   elseif sub(v, 71, 71) == '2' then
     local response = redis.call('HGET', more(key), 'rs')
-    lost = lost or not response
-    say('taken', 'r', response, sub(v, 2, 37), sub(v, 72, 85), sub(v, 86))
+    if response then
+      say('taken', 'r', response, sub(v, 2, 37), sub(v, 72, 85), sub(v, 100))
+    else
+      torn_here = true
+      say('torn')
+    end
   elseif sub(v, 1, 1) ~= 'o' then
-    say('taken', sub(v, 1, 1), known(key, v, 'q'), sub(v, 2, 37), sub(v, 72, 85), sub(v, 86))
+    say('taken', sub(v, 1, 1), known(key, v, 'q'), sub(v, 2, 37), sub(v, 72, 85), sub(v, 100))
   else
-    local owner, due = sub(v, 2, 37), tonumber(sub(v, 48, 61))
+    local owner, due = sub(v, 2, 37), due_of(key, v)
     if owner ~= token and due > now then
       if owner == NOBODY then say('waiting', due - now) else say('busy') end
     elseif owner ~= token and sub(v, 68, 70) ~= '000' and not alone then
       say('suspect', tonumber(sub(v, 68, 70)))
     elseif sub(v, 71, 71) == '3' and torn(key, v) then
       -- One half would stay, and the other one expire.
-      lost = true
+      torn_here = true
+      say('torn')
     else
       say('ours', take(key, v, token, lease))
     end
   end
 end)
-return lost and TORN or out
+return alone_and_torn() and TORN or out
 `)
 
 /** KEYS: claims. ARGV: lease; heads: tokens; words: the number of the failure that is tried again. */
 export const CLAIM_STORED: Script = script(`${NOW}${CLAIMS}${EACH}${TAKE}
-local lease, lost = tonumber(ARGV[1]), false
+local lease = tonumber(ARGV[1])
 each(2, function(_, key, token, seq)
   local v = redis.call('GET', key)
   local state = v and sub(v, 1, 1)
-  lost = lost or torn(key, v)
-  if lost then return end
+  if torn(key, v) then
+    torn_here = true
+    say('torn')
+    return
+  end
+  local due = state == 'o' and due_of(key, v)
   if state == 'f' then
     say('failed', known(key, v, 'q'))
   elseif state ~= 'o' or known(key, v, 'q') ~= seq then
     say('gone')
-  elseif sub(v, 2, 37) ~= token and tonumber(sub(v, 48, 61)) > now then
-    say('busy', tonumber(sub(v, 48, 61)) - now)
+  elseif sub(v, 2, 37) ~= token and due > now then
+    say('busy', due - now)
   else
     say('ours', take(key, v, token, lease))
-    say(sub(v, 86), redis.call('HGET', more(key), 'me'))
+    say(sub(v, 100), redis.call('HGET', more(key), 'me'))
   end
 end)
-return lost and TORN or out
+return alone_and_torn() and TORN or out
 `)
 
 /** KEYS: claims. ARGV: lease; heads: who has them. */
@@ -149,12 +161,10 @@ end
  */
 export const SETTLE: Script = script(`${NOW}${CLAIMS}${EACH}${DONE}
 local values = redis.call('MGET', unpack(KEYS))
-for i, key in ipairs(KEYS) do
-  if torn(key, values[i]) then return TORN end
-end
+if #KEYS == 1 and torn(KEYS[1], values[1]) then return TORN end
 local out, plain = {}, true
 each(2, function(i, key, lease)
-  out[i] = settle(key, values[i], lease)
+  out[i] = torn(key, values[i]) and 0 or settle(key, values[i], lease)
   plain = plain and out[i] == 1
 end)
 return plain and {} or out
@@ -182,6 +192,7 @@ if held(v, token .. ARGV[2]) then
   local crashes = string.format('%03.0f', math.min(tonumber(ARGV[4]), 999))
   local open = NOBODY .. ARGV[2] .. moment(now + tonumber(ARGV[5])) .. attempts .. crashes .. '1'
   redis.call('SETRANGE', key, 1, open)
+  said(key)
   redis.call('HSET', more(key), 'p', token, 'er', ARGV[6])
   if ARGV[7] ~= '' then remember(key, tonumber(ARGV[3]), ARGV[7]) end
   if ARGV[8] and not redis.call('HGET', more(key), 'q') then
@@ -221,7 +232,7 @@ return { 1, seq, before }
 /** KEYS: a name of its own. ARGV: seq, receipt, attempts, entry, then fields and values. Answers its number, or nothing if it was dealt with. */
 export const KEEP: Script = script(`${NOW}${CLAIMS}${REMEMBERING}
 local key, seq = KEYS[1], ARGV[1]
-local blank = 'f' .. NOBODY .. '0000000000' .. moment(0) .. '000000' .. '000' .. '1' .. moment(now)
+local blank = 'f' .. NOBODY .. '0000000000' .. moment(0) .. '000000' .. '000' .. '1' .. moment(now) .. moment(now)
 local v = redis.call('SET', key, blank .. ARGV[2], 'NX', 'GET')
 if v then return { sub(v, 1, 1) == 'f' and known(key, v, 'q') or '' } end
 redis.call('HSET', more(key), 'q', seq, 'fa', now, unpack(ARGV, 5))
@@ -266,7 +277,7 @@ export const READ: Script = script(`${CLAIMS}
 local key = KEYS[1]
 local v = redis.call('GET', key)
 if not v then return {} end
-local out = { sub(v, 1, 1), sub(v, 2, 37), sub(v, 48, 61), sub(v, 62, 67), sub(v, 72, 85), sub(v, 86), torn(key, v) and 1 or 0 }
+local out = { sub(v, 1, 1), sub(v, 2, 37), sub(v, 48, 61), sub(v, 62, 67), sub(v, 72, 85), sub(v, 100), torn(key, v) and 1 or 0 }
 for i, field in ipairs(ARGV) do out[7 + i] = redis.call('HGET', more(key), field) end
 return out
 `)
@@ -309,7 +320,19 @@ redis.call('ZADD', KEYS[1], 'XX', now + tonumber(ARGV[1]), ARGV[2])
 return {}
 `)
 
-/** KEYS: those on their way. ARGV: age. */
-export const STRANDED: Script = script(`${NOW}
+/** Lua: makes entries due now that are due in the future, because the clock may have gone back. */
+const EARLY = `
+for _, entry in ipairs(redis.call('ZRANGE', KEYS[1], '(' .. now, '+inf', 'BYSCORE', 'LIMIT', 0, 1000)) do
+  redis.call('ZADD', KEYS[1], 'XX', now, entry)
+end
+`
+
+/** KEYS: a line. Its entries are checked early; their claims hold the real due times. */
+export const REVIEW: Script = script(`${NOW}${EARLY}
+return {}
+`)
+
+/** KEYS: entries in transit. ARGV: age. Entry times in the future are set to now. */
+export const STRANDED: Script = script(`${NOW}${EARLY}
 return redis.call('ZRANGE', KEYS[1], '-inf', now - tonumber(ARGV[1]), 'BYSCORE', 'LIMIT', 0, 100)
 `)

@@ -1,5 +1,5 @@
 import type { FailedMessage, Trace } from '../../contracts/index.ts'
-import { messageKey, storedTrace } from '../../message/index.ts'
+import { inTimeOrder, messageKey, storedTrace } from '../../message/index.ts'
 import { readClaim } from './claim.ts'
 import { type Commands, wordOf } from './commands.ts'
 import type { FailedIndex } from './failed-index.ts'
@@ -37,7 +37,7 @@ export async function trace(parts: Parts, id: string, source?: string): Promise<
   const listed = new Set(all.map((each) => (each.where === 'failed' ? each.seq : '')))
   const kept = (await index.withId(id)).filter((row) => !listed.has(row.seq))
   const others = kept.filter(({ message }) => source === undefined || message.source === source)
-  return [...all, ...others.map(failedTrace)].sort((a, b) => a.at.getTime() - b.at.getTime())
+  return inTimeOrder([...all, ...others.map(failedTrace)])
 }
 
 async function claimTraces(

@@ -3,6 +3,7 @@ import type { Connection, Result, Statement, TransactionOptions, TransactionWork
 import { NotSent } from './connection/driver.ts'
 import type { StoreErrors } from './connection/store-errors.ts'
 import type { Dialect } from './dialect/dialect.ts'
+import { assertSchemaFits } from './migrate.ts'
 
 /** Statements and short transactions of hapax's own, without handlers. Each of them ends in time. */
 export class SqlCalls<Tx, Own = Tx> {
@@ -12,6 +13,8 @@ export class SqlCalls<Tx, Own = Tx> {
   /** What is not answered yet, and when each of these was given its connection. */
   readonly #unanswered = new Set<{ readonly since: number }>()
   #answeredAt = Number.NEGATIVE_INFINITY
+  /** Whether the schema was checked: not every process starts a worker, or handles a message. */
+  #fits = false
 
   constructor(connection: Connection<Tx, Own>, dialect: Dialect, errors: StoreErrors) {
     this.#connection = connection
@@ -33,6 +36,13 @@ export class SqlCalls<Tx, Own = Tx> {
     return this.#inTime(statement, limitMs, acquired).catch((error: unknown) => {
       throw this.#errors.ofQuery(error)
     })
+  }
+
+  /** Rejects unless this version can write to the tables; asked once. */
+  async assertFits(): Promise<void> {
+    if (this.#fits) return
+    assertSchemaFits(this.#dialect, await this.run(this.#dialect.schema.applied))
+    this.#fits = true
   }
 
   /** One transaction: a statement, and those that follow from its result; undefined rolls back. Resolves to that result. */
@@ -80,6 +90,7 @@ export class SqlCalls<Tx, Own = Tx> {
     ) => Promise<{ readonly value: T; readonly last: readonly Statement[] | undefined }>,
     { before = [], ...where }: CallWhere = {},
   ): Promise<T> {
+    await this.assertFits()
     // A process that is paused in here must not keep the rows for long.
     const settings = this.#dialect.transactions.settings(SHORT, 'claim')
     const work: TransactionWork<Tx, T> = {

@@ -5,19 +5,22 @@ import type { FailedWhere, OperationStep, OperationWork, SentWhere } from '../..
 export function frozen(work: OperationWork, now: number): OperationWork {
   const { kind } = work
   if (kind === 'republish') return { kind, where: frozenWhere(work.where, now) }
-  return { kind, where: frozenWhere(work.where, now) }
+  const where = frozenWhere(work.where, now)
+  if (kind === 'discard') return { kind, where }
+  return { kind, where, ...(work.effectsChecked === true && { effectsChecked: true }) }
 }
 
-/** `until` is there in any case: a row that fails again later, under its old number, is another failure. */
 function frozenWhere<Where extends FailedWhere | SentWhere>(where: Where, now: number): Where {
   const { olderThanMs, newerThanMs, since, until, ...rest } = where
-  // The end of this millisecond: times are no more precise here, and rows of the last one belong to it.
-  const ends = [now + 1, until?.getTime() ?? now + 1, olderThanMs === undefined ? now + 1 : now - olderThanMs]
-  const begins = [since?.getTime(), newerThanMs === undefined ? undefined : now - newerThanMs].filter(
-    (each) => each !== undefined,
-  )
+  const ends = given(until?.getTime(), olderThanMs === undefined ? undefined : now - olderThanMs)
+  const begins = given(since?.getTime(), newerThanMs === undefined ? undefined : now - newerThanMs)
   const from = begins.length === 0 ? {} : { since: new Date(Math.max(...begins)) }
-  return { ...rest, ...from, until: new Date(Math.min(...ends)) } as Where
+  const to = ends.length === 0 ? {} : { until: new Date(Math.min(...ends)) }
+  return { ...rest, ...from, ...to } as Where
+}
+
+function given(...times: readonly (number | undefined)[]): readonly number[] {
+  return times.filter((each) => each !== undefined)
 }
 
 /** Why a row is not changed: the operation is another process's, or was paused or cancelled. */

@@ -28,7 +28,16 @@ export {
   type MysqlQueue,
   type MysqlQueued,
 } from './connection/mysql-marks.ts'
-export { MYSQL_ONLY, MYSQL_SERVER, mysqlReset, mysqlSession } from './connection/mysql-session.ts'
+export { keepsOpen, type MysqlSent, mysqlSent } from './connection/mysql-sent.ts'
+export {
+  assertMode,
+  MYSQL_ONLY,
+  MYSQL_SERVER,
+  mysqlReset,
+  mysqlSession,
+  mysqlSuited,
+  NO_LIMIT,
+} from './connection/mysql-session.ts'
 export { destroy, isBusy } from './connection/pg-client.ts'
 export {
   Changed,
@@ -39,10 +48,11 @@ export {
   SESSION,
   sameSession,
 } from './connection/pg-session.ts'
+export { farther, MYSQL_SAVEPOINTS, Reaching, reachOf, SAVEPOINTS } from './connection/reach.ts'
 export { PROBE } from './connection/recognised.ts'
 export { Repeated } from './connection/repeated.ts'
 export { isSqliteBusy, sqliteCode } from './connection/sqlite/codes.ts'
-export { prepareFile, queueFor, queueOf } from './connection/sqlite/file.ts'
+export { OpenedFile, prepareFile, queueFor, queueOf } from './connection/sqlite/file.ts'
 export { placed, withoutNumbers } from './connection/sqlite/placeholders.ts'
 export { SyncConnection, type SyncDriver } from './connection/sqlite/sync-connection.ts'
 export {
@@ -51,11 +61,12 @@ export {
   SyncDatabase,
   type SyncStatement,
 } from './connection/sqlite/sync-database.ts'
-export { type Lending, SyncTransaction } from './connection/sqlite/sync-transaction.ts'
+export { GUARD, type Lending, SyncTransaction } from './connection/sqlite/sync-transaction.ts'
 export { Patience } from './connection/sqlite/turns.ts'
 export { TransactionWatch } from './connection/watch.ts'
 export type { AdminStatements, StatusStatements, TraceStatements } from './dialect/admin.ts'
 export type { AsideStatements, KeyRef } from './dialect/aside.ts'
+export type { ClockStatements } from './dialect/clock.ts'
 export type { Dialect, MigrationSource } from './dialect/dialect.ts'
 export type { EndpointStatements, WrittenEndpoint } from './dialect/endpoints.ts'
 export type { FailedStatements, FailingStatements, HeldStatements } from './dialect/failed.ts'

@@ -10,28 +10,42 @@ import type {
   Statement,
   TransactionWork,
 } from '../../contracts/index.ts'
-import type { Dialect } from './dialect/dialect.ts'
-import { asText } from './values.ts'
+import { schemaMissing } from './connection/store-errors.ts'
+import type { Dialect, MigrationSource } from './dialect/dialect.ts'
+import { asNumber, asText } from './values.ts'
 
 /** The dialect's migrations with their checksums. */
-function numbered(dialect: Dialect): readonly Migration[] {
-  return dialect.schema.migrations.map(({ version, name, sql }) => ({
+function numbered(dialect: Dialect): readonly Numbered[] {
+  return dialect.schema.migrations.map(({ version, compatibleFrom, name, sql }) => ({
     version,
+    compatibleFrom,
     name,
     sql,
     checksum: hash('sha256', sql.join(';\n'), 'hex').slice(0, 16),
   }))
 }
 
-/** Which migrations the database has; fails with `schema-drift` when one of them was changed afterwards. */
+type Numbered = Migration & Pick<MigrationSource, 'compatibleFrom'>
+
+/** A migration as the database records it. */
+interface Applied {
+  readonly checksum: string
+  readonly compatibleFrom: number
+}
+
+/**
+ * The migrations that the database has; fails with `schema-drift` if one was changed afterwards, and with `schema-newer` if it has a
+ * migration that this version cannot run beside.
+ */
 export async function migrationStates(
   run: (statement: Statement) => Promise<Result>,
   dialect: Dialect,
 ): Promise<readonly MigrationState[]> {
-  const applied = await appliedChecksums(() => run(dialect.schema.applied)).catch((error: unknown) => {
-    if (isHapaxError(error, 'schema-missing')) return new Map<number, string>()
+  const applied = await appliedBy(() => run(dialect.schema.applied)).catch((error: unknown) => {
+    if (isHapaxError(error, 'schema-missing')) return new Map<number, Applied>()
     throw error
   })
+  assertCompatible(dialect, applied)
   return numbered(dialect).map((each) => withState(each, applied))
 }
 
@@ -78,10 +92,10 @@ const PATIENCE_MS = 120_000
 export function migrationSql(dialect: Dialect, versions?: readonly number[]): MigrationSql {
   const all = numbered(dialect)
   const chosen = all.filter(({ version }) => versions?.includes(version) ?? true)
-  const applied = chosen.flatMap(({ version, name, checksum, sql }) => [
+  const applied = chosen.flatMap(({ version, compatibleFrom, name, checksum, sql }) => [
     `-- migration ${version}: ${name}\n${sql[0]}`,
     ...sql.slice(1),
-    inlined(dialect.schema.done(version, name, checksum)),
+    inlined(dialect.schema.done(version, name, checksum, compatibleFrom)),
   ])
   const begun = [...dialect.schema.place, dialect.schema.table].map(inlined)
   return {
@@ -122,22 +136,71 @@ async function applyMissing(
   run: (statement: Statement) => Promise<Result>,
 ): Promise<readonly Migration[]> {
   await run(dialect.schema.table)
-  const applied = await appliedChecksums(() => run(dialect.schema.applied))
+  const applied = await appliedBy(() => run(dialect.schema.applied))
+  assertCompatible(dialect, applied)
   const missing = numbered(dialect).filter((each) => !withState(each, applied).applied)
-  for (const { version, name, checksum, sql } of missing) {
+  for (const { version, compatibleFrom, name, checksum, sql } of missing) {
     for (const text of sql) await run({ text, params: [] })
-    await run(dialect.schema.done(version, name, checksum))
+    await run(dialect.schema.done(version, name, checksum, compatibleFrom))
   }
   return missing
 }
 
-async function appliedChecksums(read: () => Promise<Result>): Promise<ReadonlyMap<number, string>> {
-  const { rows } = await read()
-  return new Map(rows.map((row) => [Number(row['version']), asText(row['checksum'])]))
+async function appliedBy(read: () => Promise<Result>): Promise<ReadonlyMap<number, Applied>> {
+  return appliedIn(await read())
 }
 
-function withState(migration: Migration, applied: ReadonlyMap<number, string>): MigrationState {
-  const checksum = applied.get(migration.version)
+function appliedIn({ rows }: Result): ReadonlyMap<number, Applied> {
+  return new Map(
+    rows.map((row) => [
+      asNumber(row['version']),
+      { checksum: asText(row['checksum']), compatibleFrom: asNumber(row['compatible_from']) },
+    ]),
+  )
+}
+
+/** Fails unless the result of `applied` shows a schema that this version can run on. */
+export function assertSchemaFits(dialect: Dialect, answer: Result): void {
+  const applied = appliedIn(answer)
+  assertCompatible(dialect, applied)
+  assertApplied(numbered(dialect).map((each) => withState(each, applied)))
+}
+
+/** Fails unless every migration is applied. */
+export function assertApplied(states: readonly MigrationState[]): void {
+  const missing = states.filter(({ applied }) => !applied).map(({ version }) => version)
+  if (missing.length === 0) return
+  if (missing.length === states.length) throw schemaMissing()
+  throw new HapaxError(
+    'schema-outdated',
+    `expected migration ${missing.join(', ')} to be applied: run hapax.migrate() or npx hapax migrate`,
+    { fields: { missing } },
+  )
+}
+
+/**
+ * A migration of a newer hapax version records the oldest version it is compatible with: during a rolling upgrade, older processes continue
+ * if the migration only adds, and are refused if they would misread the tables.
+ */
+function assertCompatible(dialect: Dialect, applied: ReadonlyMap<number, Applied>): void {
+  const known = new Set(dialect.schema.migrations.map(({ version }) => version))
+  const newest = Math.max(...known)
+  const newer = [...applied].filter(([version, { compatibleFrom }]) => !known.has(version) && compatibleFrom > newest)
+  if (newer.length === 0) return
+  const versions = newer.map(([version]) => version).sort((a, b) => a - b)
+  throw new HapaxError(
+    'schema-newer',
+    `expected a schema that this version of hapax supports, which knows migrations up to ${newest}, but a newer version has applied ` +
+      `incompatible migration ${versions.join(', ')}: install that version of hapax in this process`,
+    { fields: { newest, newer: versions } },
+  )
+}
+
+function withState(
+  { compatibleFrom: _, ...migration }: Numbered,
+  applied: ReadonlyMap<number, Applied>,
+): MigrationState {
+  const checksum = applied.get(migration.version)?.checksum
   if (checksum !== undefined && checksum !== migration.checksum) {
     throw new HapaxError(
       'schema-drift',

@@ -17,9 +17,11 @@ import type { WrittenOperation } from './dialect/operations.ts'
 import { asBoolean, asDate, asErrorRecord, asNumber, asSeq, asText, asTextOrNull, unrecognised } from './values.ts'
 
 /** The column `conditions`; times are milliseconds. */
-export function conditionsJson({ work }: Pick<WrittenOperation, 'work'>): string {
+export function conditionsJson({ work, lastFailure }: Pick<WrittenOperation, 'work' | 'lastFailure'>): string {
   const { since, until, ...others } = work.where
-  return asciiJson(JSON.stringify({ ...others, since: since?.getTime(), until: until?.getTime() }))
+  const times = { since: since?.getTime(), until: until?.getTime() }
+  const effectsChecked = work.kind === 'retry' ? work.effectsChecked : undefined
+  return asciiJson(JSON.stringify({ ...others, effectsChecked, ...times, lastFailure: lastFailure ?? undefined }))
 }
 
 /** A row of `operations`. */
@@ -53,15 +55,16 @@ function asState(value: unknown): OperationState {
   return state
 }
 
-function asWork({ kind: of, conditions }: Row): OperationWork {
+function asWork({ kind: of, conditions }: Row): OperationWork & Pick<BulkOperation, 'lastFailure'> {
   const kind = asText(of)
-  const { since, until, ...others } = JSON.parse(asText(conditions))
+  const { since, until, effectsChecked, lastFailure = null, ...others } = JSON.parse(asText(conditions))
   const times = {
     ...(since === undefined ? {} : { since: new Date(since) }),
     ...(until === undefined ? {} : { until: new Date(until) }),
   }
   const where: FailedWhere & SentWhere = { ...others, ...times }
-  if (kind === 'retry' || kind === 'discard' || kind === 'republish') return { kind, where }
+  if (kind === 'retry') return { kind, where, lastFailure, ...(effectsChecked === true && { effectsChecked }) }
+  if (kind === 'discard' || kind === 'republish') return { kind, where, lastFailure }
   throw unrecognised('what an operation does', of)
 }
 

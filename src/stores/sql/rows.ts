@@ -1,5 +1,14 @@
 import type { EffectState } from '../../base/index.ts'
-import type { EffectRef, EffectRow, InboxRow, OutboxMessage, Receipt, Row, WorkerRow } from '../../contracts/index.ts'
+import type {
+  EffectRef,
+  EffectRow,
+  InboxRow,
+  OutboxMessage,
+  Peer,
+  Receipt,
+  Row,
+  WorkerRow,
+} from '../../contracts/index.ts'
 import {
   asBoolean,
   asDate,
@@ -120,6 +129,11 @@ export function asOutboxMessage(row: Row): OutboxMessage {
     attempts: asNumber(row['attempts']),
     ...(row['age_ms'] !== undefined && { ageMs: Math.max(0, asNumber(row['age_ms'])) }),
   }
+}
+
+/** A row of `workers`, with the rows that the worker has recorded as in hand. */
+export function asPeer(row: Row): Peer {
+  return { ...asWorker(row), seqs: JSON.parse(asText(row['in_hand'])), doubtful: false }
 }
 
 /** A row of `workers`. */

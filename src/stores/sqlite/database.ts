@@ -2,6 +2,7 @@ import type { DatabaseSync, SQLInputValue } from 'node:sqlite'
 import { expected, WriterQueue } from '../../base/index.ts'
 import {
   BUSY_TIMEOUT_MS,
+  OpenedFile,
   prepareFile,
   queueOf,
   type SyncClient,
@@ -58,7 +59,8 @@ export function openDatabase(path: string, prefix: string): SyncDatabase<NodeCli
     if (mode !== (inMemory ? 'memory' : 'wal')) expected('path', 'on a disk where SQLite can use WAL', path)
     client.exec('pragma synchronous = full')
     forgetStatistics(client, prefix)
-    return new SyncDatabase(new NodeClient(client), inMemory ? new WriterQueue() : queueOf(path))
+    const file = inMemory ? undefined : new OpenedFile(path)
+    return new SyncDatabase(new NodeClient(client), inMemory ? new WriterQueue() : queueOf(path), file)
   } catch (error) {
     client.close()
     throw error

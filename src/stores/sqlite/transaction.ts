@@ -1,6 +1,6 @@
 import type { DatabaseSync } from 'node:sqlite'
 import type { DoomOf, Result } from '../../contracts/index.ts'
-import { type Lending, type SyncDatabase, SyncTransaction } from '../sql/index.ts'
+import { type Lending, Reaching, reachOf, SAVEPOINTS, type SyncDatabase, SyncTransaction } from '../sql/index.ts'
 import type { NodeClient } from './database.ts'
 import { nodeSqlite } from './node-sqlite.ts'
 
@@ -39,7 +39,7 @@ export class SqliteTransaction extends SyncTransaction<SqliteTx> implements Sqli
   #client: DatabaseSync | undefined
 
   constructor(database: SyncDatabase<NodeClient>, doomOf: DoomOf) {
-    super(database, doomOf)
+    super(database, doomOf, new Reaching())
     this.#node = database.client
   }
 
@@ -51,6 +51,7 @@ export class SqliteTransaction extends SyncTransaction<SqliteTx> implements Sqli
     text: string,
     params: readonly unknown[] = NO_PARAMS,
   ): Promise<SqliteResult<Row>> {
+    this.reaching?.add(reachOf(text, SAVEPOINTS))
     return this.answer(text, params, toResult<Row>)
   }
 

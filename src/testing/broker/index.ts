@@ -4,6 +4,7 @@ import { encodings } from './encodings.ts'
 import { handling } from './handling.ts'
 import type { BrokerHarness } from './harness.ts'
 import { interruptions } from './interruptions.ts'
+import { keys } from './keys.ts'
 import { poison } from './poison.ts'
 import { publishing } from './publishing.ts'
 import { puttingBack } from './putting-back.ts'
@@ -22,6 +23,7 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   'single reader': single,
   poison,
   'with hapax': handling,
+  'keys of messages': keys,
 }
 
 /** Whether a case applies to a broker, and why not. */

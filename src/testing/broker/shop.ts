@@ -36,6 +36,9 @@ interface Ping {
 
 const Ping: MessageType<Ping> = defineMessage<Ping>('ping')
 
+/** Pings keyed by the first letter of their id. */
+export const KeyedPing: MessageType<Ping> = defineMessage<Ping>('ping', { key: ({ id }) => id.slice(0, 1) })
+
 /** What a shop is made of. */
 export interface ShopOptions extends Partial<HapaxOptions<RowTx, RowTx>> {
   readonly rows: RowStore
@@ -57,9 +60,10 @@ export class Shop {
   consumer(
     options: ConsumerOptions = {},
     handler: (ctx: HandlerContext<RowTx>) => unknown = () => {},
+    type: MessageType<Ping> = Ping,
   ): Consumer<RowTx> {
     const consumer = this.hapax.consumer('billing', options)
-    return consumer.on(Ping, async (_, ctx) => {
+    return consumer.on(type, async (_, ctx) => {
       this.calls.push(ctx.message.id)
       await handler(ctx)
       ctx.tx.insert('effects', { id: ctx.message.id })

@@ -1,4 +1,5 @@
 import { claiming } from './claiming.ts'
+import { crashes } from './crashes.ts'
 import { edges } from './edges.ts'
 import { effects } from './effects.ts'
 import type { ClaimHarness } from './harness.ts'
@@ -20,7 +21,7 @@ export interface ClaimCase<On = void> {
 
 const topics = {
   claiming,
-  owners,
+  owners: [...owners, ...crashes],
   effects,
   edges,
   people,

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { HapaxError } from '../../base/index.ts'
 import type { ClaimHapax } from '../../claims/index.ts'
 import { numberOf } from '../../message/index.ts'
 import { altered } from '../altered.ts'
@@ -198,6 +199,20 @@ const changing: readonly Case[] = [
       await assertRefused([...failedCalls(hapax.failed, row?.seq as string), ...explainCalls(hapax)])
       assert.equal(await hapax.failed.count(), 2)
       assert.equal((await hapax.failed.discardAll({ all: true })).done, 2)
+    },
+  },
+  {
+    name: 'a message with broken atomicity is only retried, alone or in bulk, once its effects are confirmed as checked',
+    run: async (world) => {
+      const hapax = world.hapax()
+      const broken = world.sms(() => Promise.reject(new HapaxError('broken-atomicity', 'it has committed')), { hapax })
+      assertOutcome(await broken.handle(ping('a')), 'failed', 'broken-atomicity')
+      const [a] = await hapax.failed.list()
+      await assertRejects(hapax.failed.retry(a?.seq as string), 'effects-unchecked')
+      const left = await hapax.failed.retryAll({ all: true })
+      assert.deepEqual(left, { done: 0, gone: 0, errors: 1, stopped: false })
+      const taken = await hapax.failed.retryAll({ all: true }, { effectsChecked: true })
+      assert.deepEqual(taken, { done: 1, gone: 0, errors: 0, stopped: false })
     },
   },
   {

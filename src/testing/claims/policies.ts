@@ -11,11 +11,12 @@ import type { ClaimWorld } from './world.ts'
 function policyWorld(world: ClaimWorld): PolicyWorld {
   return {
     retry: 'rolled-back',
-    sms: (handler, begin) => {
+    lost: 'busy',
+    sms: (handler, begin, leaseMs) => {
       const { journal } = world.store
       const between = begin?.((...args) => journal.begin(...args))
       const store = between === undefined ? world.store : altered(world.store, { journal: { begin: between } })
-      const sms = world.sms(handler, { hapax: world.hapax({ store }) })
+      const sms = world.sms(handler, { hapax: world.hapax({ store }), ...(leaseMs && { leaseMs }) })
       return {
         handle: (id) => sms.handle(ping(id)),
         again: async (id) => {
@@ -27,6 +28,14 @@ function policyWorld(world: ClaimWorld): PolicyWorld {
           return outcome as Outcome
         },
       }
+    },
+    takeOver: async (id, lease) => {
+      // The owner may renew its lease at any time.
+      await until(async () => {
+        if ((await world.claim(id)).kind === 'ours') return true
+        await world.store.claims.renew([lease], 1)
+        return false
+      })
     },
     dieInside: async (id) => {
       const effect = { consumer: 'sms', messageKey: messageKey('/sender', id), name: 'send' }

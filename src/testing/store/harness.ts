@@ -14,6 +14,8 @@ export type Need =
   | 'migrations'
   /** Moving the counter behind `seq`. */
   | 'setting seq'
+  /** Changes timestamps of rows. */
+  | 'setting times'
   /** A pool of connections that can be exhausted. */
   | 'a pool'
   /** Noticing statement errors that the handler swallows. */
@@ -74,6 +76,8 @@ export interface TestDatabase<Tx, Own = Tx> {
   rollbackInside(tx: Tx): Promise<unknown>
   /** Runs `work` in a savepoint and rolls it back. */
   undone(tx: Tx, work: () => Promise<unknown>): Promise<unknown>
+  /** Sets a savepoint, goes back to it, or releases it. */
+  savepoint(tx: Tx, what: 'savepoint' | 'rollback to savepoint' | 'release savepoint', name: string): Promise<unknown>
 
   /** Runs `work` in a transaction that the user opened; commits it unless `work` rejects. */
   own<T>(work: (tx: Own) => Promise<T>): Promise<T>
@@ -84,8 +88,14 @@ export interface TestDatabase<Tx, Own = Tx> {
   outbox(): Promise<readonly string[]>
   /** Makes the next rows of inbox and failed store have at least this seq. */
   setSeq(seq: string): Promise<unknown>
+  /** Sets one timestamp on all rows of failed, effects and audit, as if everything had happened within one millisecond. */
+  sameTime(): Promise<unknown>
   /** Changes the recorded checksum of the first migration, as if another version had applied it. */
   drift(): Promise<unknown>
+  /** Records an unknown migration of a newer version, compatible with the given schema version and later. */
+  newer(compatibleFrom: number): Promise<unknown>
+  /** Simulates a step back of the database clock by shifting all timestamps into the future. */
+  setBack(ms: number): Promise<unknown>
   /** The server of the database, where there is one. */
   readonly server?: TestServer<Tx>
   /** What is beneath the store, where it was given a connection. */

@@ -7,34 +7,50 @@ import { migrations } from './admin/migrations.ts'
 import { purge } from './admin/purge.ts'
 import { status } from './admin/status.ts'
 import { tools } from './admin/tools.ts'
+import { unchecked } from './admin/unchecked.ts'
 import { waiting } from './admin/waiting.ts'
 import { reasons } from './admin/why.ts'
 import { type Case, skipReason } from './case.ts'
 import { connections } from './connections/index.ts'
+import { deadWorkers } from './crashes/dead-workers.ts'
+import { stuck } from './crashes/stuck.ts'
+import { suspectNotes } from './crashes/suspect-notes.ts'
+import { unresolvedCommits } from './crashes/unresolved.ts'
 import { outgoingWebhooks } from './endpoints/index.ts'
 import type { HarnessFeatures, StoreHarness } from './harness.ts'
 import { histories } from './histories.ts'
 import { atomicity } from './inbox/atomicity.ts'
 import { automaticGroups } from './inbox/automatic-groups.ts'
+import { borders } from './inbox/borders.ts'
 import { endings } from './inbox/endings.ts'
 import { failures } from './inbox/failures.ts'
 import { groups } from './inbox/groups.ts'
 import { identity } from './inbox/identity.ts'
+import { messageKeys } from './inbox/keys.ts'
 import { local } from './inbox/local.ts'
+import { lostInARow } from './inbox/lost-in-a-row.ts'
 import { mismatches } from './inbox/mismatches.ts'
 import { names } from './inbox/names.ts'
 import { neighbours } from './inbox/neighbours.ts'
+import { oddGroups } from './inbox/odd-groups.ts'
 import { payloads } from './inbox/payloads.ts'
 import { poison } from './inbox/poison.ts'
 import { receipts } from './inbox/receipts.ts'
+import { takenOver } from './inbox/taken-over.ts'
 import { known } from './known.ts'
 import { leases } from './leased/leased.ts'
 import { onFailed } from './on-failed.ts'
+import { bulkOperations } from './operations/bulk-operations.ts'
 import { freezing } from './operations/freezing.ts'
 import { operationLeases } from './operations/leases.ts'
 import { pauses } from './operations/pauses.ts'
 import { samples } from './operations/samples.ts'
 import { operationSteps } from './operations/steps.ts'
+import { busyInOrder } from './order/busy-in-order.ts'
+import { heldRows } from './order/held-rows.ts'
+import { keptOrder } from './order/kept-order.ts'
+import { order } from './order/order.ts'
+import { stuckKeys } from './order/stuck-keys.ts'
 import { ambient } from './outbox/ambient.ts'
 import { causes } from './outbox/causes.ts'
 import { latePublishes } from './outbox/late-publishes.ts'
@@ -54,20 +70,17 @@ import { outages } from './telemetry/outages.ts'
 import { times } from './telemetry/times.ts'
 import { unknownTypes } from './unknown-types.ts'
 import { unserved } from './unserved.ts'
-import { bulkOperations } from './workers/bulk-operations.ts'
-import { deadWorkers } from './workers/dead-workers.ts'
+import { busyDeliveries } from './workers/busy-deliveries.ts'
+import { clockSteps } from './workers/clock-steps.ts'
 import { enabled } from './workers/enabled.ts'
-import { keptOrder } from './workers/kept-order.ts'
 import { minutes } from './workers/minutes.ts'
 import { once } from './workers/once.ts'
-import { order } from './workers/order.ts'
+import { othersLanes } from './workers/others-lanes.ts'
 import { pausing } from './workers/pausing.ts'
 import { promptness } from './workers/promptness.ts'
 import { sampling } from './workers/sampling.ts'
 import { sharing } from './workers/sharing.ts'
 import { stopping } from './workers/stopping.ts'
-import { stuck } from './workers/stuck.ts'
-import { stuckKeys } from './workers/stuck-keys.ts'
 import { workers } from './workers/workers.ts'
 import { World } from './world.ts'
 
@@ -75,12 +88,15 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   receipts,
   atomicity,
   connections,
+  'borders in groups': borders,
   'ended transactions': endings,
-  failures,
+  'messages taken over': takenOver,
+  failures: [...failures, ...lostInARow],
   'histories of failures': histories,
   'final failures': onFailed,
   'unknown types': unknownTypes,
   'failed store': failedStore,
+  'unchecked effects': unchecked,
   'held keys': heldKeys,
   'stuck keys': stuckKeys,
   'outgoing messages': outgoing,
@@ -99,7 +115,7 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   'steps of operations': operationSteps,
   pauses,
   'samples of workers': samples,
-  groups,
+  groups: [...groups, ...oddGroups],
   'automatic groups': automaticGroups,
   publishing,
   'publishes without tx': ambient,
@@ -107,6 +123,7 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   'local delivery': local,
   'relays and local delivery': routing,
   identity,
+  'keys of messages': messageKeys,
   mismatches,
   payloads,
   'poison messages': poison,
@@ -118,12 +135,16 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   stopping,
   'worked once': once,
   'used-up pools': stuck,
-  'dead workers': deadWorkers,
+  'unresolved commits': unresolvedCommits,
+  'busy deliveries': busyDeliveries,
+  'dead workers': [...deadWorkers, ...suspectNotes],
+  'steps of the clock': clockSteps,
+  "other workers' lanes": othersLanes,
   'paused consumers and relays': pausing,
   'work on operations': bulkOperations,
   'minutes of workers': minutes,
-  order,
-  'kept order': keptOrder,
+  order: [...order, ...busyInOrder],
+  'kept order': [...keptOrder, ...heldRows],
   relays,
   'outgoing webhooks': outgoingWebhooks,
   'several services': severalServices,

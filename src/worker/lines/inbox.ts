@@ -21,6 +21,7 @@ import {
 } from './grouping.ts'
 import { Avoided, afterOf, Hand, Review, Rotation } from './hand.ts'
 import { DRAIN_LIMIT, type Line } from './line.ts'
+import { least, Reach } from './reach.ts'
 import { Serving } from './serving.ts'
 
 /** What an inbox line needs of its worker. */
@@ -62,6 +63,7 @@ export class InboxLine<Tx> implements Line {
   readonly #review: Review
   /** How many shares of the look under way belong to a review. */
   #reviewing = 0
+  readonly #reach: Reach
   #nextMs: number | undefined
   /** Whether there may be rows that are not in hand. */
   #maybeMore = true
@@ -74,6 +76,7 @@ export class InboxLine<Tx> implements Line {
     this.#options = options
     this.#serving = new Serving(options.consumer, options.membership)
     this.#review = new Review(options.engine.clock)
+    this.#reach = new Reach(options.engine, STALE_MS)
     this.#avoided = new Avoided(options.engine, AVOIDING, MAX_AVOIDED)
     // Only if something waits for a place: a round after every delivery of a subscription would be a waste.
     options.places.onFree(() => {
@@ -118,7 +121,14 @@ export class InboxLine<Tx> implements Line {
       .map(({ lanes, types }) => this.#share(types, lanes, limit, this.#rotation.after))
     const review = this.#review.of(shares)
     this.#reviewing = review.length
-    return [...shares, ...review]
+    return [...shares, ...review, ...this.#reach.of(shares, this.#othersShares(limit))]
+  }
+
+  /** Shares of other workers' lanes; none while rows of this worker's own lanes wait for a place. */
+  #othersShares(limit: number): readonly Share[] {
+    const waits = this.#queue.length + this.#noting.length + this.#noted.length > 0
+    if (waits || !this.#options.places.free) return []
+    return this.#serving.byOthersLanes().map(({ lanes, types }) => this.#share(types, lanes, limit, new Map()))
   }
 
   allShares(after: ReadonlyMap<number, string>): readonly [Share] {
@@ -137,19 +147,34 @@ export class InboxLine<Tx> implements Line {
     return looks.some(({ entries }) => entries.some(({ type }) => this.#serving.servedAs(type) === OTHERS))
   }
 
-  offer(looks: readonly Look[]): boolean {
-    const entries = distinctEntries(looks.flatMap((look) => look.entries))
-    this.#maybeMore = entries.length > 0
-    const usual = looks.length - this.#reviewing
-    this.#rotation.seen(afterOf(looks.slice(0, usual)))
-    this.#review.seen(looks.slice(usual))
-    this.#nextMs = soonest(looks, entries)
-    const { turns, apart, alone } = this.#grouped(entries, this.#ahead() - this.#hand.size)
+  reaches(looks: readonly Look[]): boolean {
+    return this.#reach.finds(looks)
+  }
+
+  offer(looks: readonly Look[], elsewhere: ReadonlySet<string>): boolean {
+    const own = this.#reach.own(looks)
+    const entries = distinctEntries(own.flatMap((look) => look.entries))
+    const usual = own.length - this.#reviewing
+    this.#rotation.seen(afterOf(own.slice(0, usual)))
+    this.#review.seen(own.slice(usual))
+    this.#nextMs = soonest(own, entries)
+    const loose = this.#loose(entries.length, elsewhere)
+    this.#maybeMore = entries.length + loose.length > 0
+    const free = new Set(loose.map(({ seq }) => seq))
+    const ready = (entry: Entry): boolean => free.has(entry.seq) || this.#isReady(entry)
+    const { turns, apart, alone } = this.#grouped([...entries, ...loose], this.#ahead() - this.#hand.size, ready)
     this.#apart = apart
     this.#suspects = alone
     for (const turn of turns) this.#take(turn)
     this.#queue.push(...turns)
     return turns.length > 0
+  }
+
+  /** Rows of other lanes. Rows that others have recorded are left to them, or to the handling of their death, which those may have caused. */
+  #loose(own: number, elsewhere: ReadonlySet<string>): readonly Entry[] {
+    return this.#reach.take(own, Math.max(REACHED, this.#options.concurrency), (entry) => {
+      return !elsewhere.has(entry.seq) && this.#mayRun(entry) && this.#serving.servedAs(entry.type) !== undefined
+    })
   }
 
   /** Whether rows of these lanes may be ours. */
@@ -183,7 +208,7 @@ export class InboxLine<Tx> implements Line {
   }
 
   get nextMs(): number | undefined {
-    return this.#nextMs
+    return least(this.#nextMs, this.#reach.nextMs)
   }
 
   /**
@@ -301,20 +326,28 @@ export class InboxLine<Tx> implements Line {
     return { table: 'inbox', scope: this.consumer, types, lanes, limit, after }
   }
 
-  #grouped(entries: readonly Entry[], room: number): Grouping {
+  #grouped(
+    entries: readonly Entry[],
+    room: number,
+    ready: (entry: Entry) => boolean = (entry) => this.#isReady(entry),
+  ): Grouping {
     return grouping(entries, {
       room,
       size: this.#options.consumer.groups.size,
       roomBytes: Number.POSITIVE_INFINITY,
       bytes: GROUP_BYTES,
-      ready: (entry) => this.#isReady(entry),
+      ready,
     })
   }
 
-  /** Whether a row is due, not in hand, in our lanes, and was not recently found to be locked by another worker. */
+  /** Whether a row can run now and belongs to our lanes. */
   #isReady(entry: Entry): boolean {
-    const { seq, held, dueMs } = entry
-    return !held && dueMs <= 0 && this.#hand.isFree(seq) && this.#serving.isOurs(entry) && !this.#avoided.has(seq)
+    return this.#mayRun(entry) && this.#serving.isOurs(entry)
+  }
+
+  /** Whether a row is due, not in hand, and was not recently found to be locked by another worker. */
+  #mayRun({ seq, held, dueMs }: Entry): boolean {
+    return !held && dueMs <= 0 && this.#hand.isFree(seq) && !this.#avoided.has(seq)
   }
 
   #start(turn: Chain, bytes: number, alone: boolean, noted: Noted): void {
@@ -403,6 +436,9 @@ type Noted = true | Promise<boolean>
 /** How many rows to look ahead: enough that a look is worth its cost, and not more than memory and fairness allow. */
 const MIN_AHEAD = 200
 const MAX_AHEAD = 15_000
+/** The minimum batch of rows taken from other workers' lanes, and how long rows are left to their owner. */
+const REACHED = 20
+const STALE_MS = 200
 /** How far a look goes through keys of which none can run. */
 const MAX_PAGE = 2_000
 /** How large a group may be, not counting its first message. */

@@ -8,8 +8,10 @@ import type { Entry, Look, Share, StoreWorkers } from '../../contracts/index.ts'
 export interface Line {
   /** What to look at now; nothing while there is no room. */
   shares(): readonly Share[]
-  /** Takes rows that were found, one look per share. Returns whether it took anything into hand. */
-  offer(looks: readonly Look[]): boolean
+  /** Takes rows that were found, one look per share. Returns whether it took any. `elsewhere`: the rows that other workers have recorded. */
+  offer(looks: readonly Look[], elsewhere: ReadonlySet<string>): boolean
+  /** Whether overdue rows of other workers' lanes were found, so that the caller has to list what those have recorded and whether they live. */
+  reaches(looks: readonly Look[]): boolean
   /** Whether the store has to be asked, before the offer, which types other processes handle by name. */
   mustAsk?(looks: readonly Look[]): boolean
   /** Begins with what it has in hand, as far as there are places. */

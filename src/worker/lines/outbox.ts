@@ -8,6 +8,7 @@ import { apart, BATCH, batchesOf, without } from './batches.ts'
 import { distinctEntries, soonest } from './grouping.ts'
 import { Avoided, Hand, Review, Rotation } from './hand.ts'
 import { DRAIN_LIMIT, type Line } from './line.ts'
+import { least, Reach } from './reach.ts'
 import { AWAY, Pauses, Reaching, Sending } from './sending.ts'
 
 /** What a relay needs of its worker. */
@@ -15,7 +16,7 @@ export interface OutboxLineOptions<Tx> {
   readonly engine: Engine<Tx>
   readonly name: string
   readonly destination: Destination
-  readonly membership: Pick<Membership, 'lanesOfRelay' | 'reaches'>
+  readonly membership: Pick<Membership, 'lanesOfRelay' | 'nextLanesOfRelay' | 'reaches'>
   /** Whether published messages are kept. */
   readonly keep: boolean
   readonly signal: AbortSignal
@@ -37,6 +38,9 @@ export class OutboxLine<Tx> implements Line {
   readonly #deletions: Batcher<string>
   readonly #rotation = new Rotation()
   readonly #review: Review
+  readonly #reach: Reach
+  /** Rows in hand from lanes of other workers. */
+  readonly #reached = new Set<string>()
   #nextMs: number | undefined
   readonly #sending: Sending
   /** Rows that did not get through while others did, or that another transaction has locked. */
@@ -53,6 +57,7 @@ export class OutboxLine<Tx> implements Line {
     const { engine } = options
     this.#options = options
     this.#review = new Review(engine.clock)
+    this.#reach = new Reach(engine, STALE_MS)
     const tell = (reached: boolean): void =>
       void engine
         .detached(() => options.membership.reaches(options.name, reached))
@@ -102,7 +107,7 @@ export class OutboxLine<Tx> implements Line {
   }
 
   get nextMs(): number | undefined {
-    return this.#pauses.leftMs > 0 ? this.#pauses.leftMs : this.#nextMs
+    return this.#pauses.leftMs > 0 ? this.#pauses.leftMs : least(this.#nextMs, this.#reach.nextMs)
   }
 
   get running(): readonly Promise<void>[] {
@@ -117,7 +122,10 @@ export class OutboxLine<Tx> implements Line {
     const lanes = this.#options.membership.lanesOfRelay(this.#options.name)
     if (lanes.length === 0) return []
     const share = this.#share(lanes, LOOK, this.#rotation.after)
-    return [share, ...this.#review.of([share])]
+    // Those of one owner each: if it is only slow, for example because the broker is, no more than two send a message.
+    const next = this.idle ? this.#options.membership.nextLanesOfRelay(this.#options.name) : []
+    const foreign = next.length > 0 ? [this.#share(next, LOOK, new Map())] : []
+    return [share, ...this.#review.of([share]), ...this.#reach.of([share], foreign)]
   }
 
   allShares(after: ReadonlyMap<number, string>): readonly [Share] {
@@ -128,14 +136,20 @@ export class OutboxLine<Tx> implements Line {
     return dueMs <= 0 && !held
   }
 
+  reaches(looks: readonly Look[]): boolean {
+    return this.#reach.finds(looks)
+  }
+
   offer(looks: readonly Look[]): boolean {
-    const [usual, ...review] = looks
-    const entries =
-      review.length === 0 ? (usual?.entries ?? []) : distinctEntries(looks.flatMap((look) => look.entries))
+    const own = this.#reach.own(looks)
+    const [usual, ...review] = own
+    const entries = review.length === 0 ? (usual?.entries ?? []) : distinctEntries(own.flatMap((look) => look.entries))
     this.#rotation.seen(usual?.after ?? new Map())
     this.#review.seen(review)
-    this.#nextMs = soonest(looks, entries)
-    const taken = batchesOf(entries, (entry) => this.#isReady(entry))
+    this.#nextMs = soonest(own, entries)
+    const loose = this.#reach.take(entries.length, BATCH, (entry) => this.#isReady(entry))
+    for (const { seq } of loose) this.#reached.add(seq)
+    const taken = batchesOf([...entries, ...loose], (entry) => this.#isReady(entry))
     this.#hand.looked()
     for (const batch of taken) this.#take(batch)
     return taken.length > 0
@@ -188,8 +202,9 @@ export class OutboxLine<Tx> implements Line {
     const own = this.#options.membership.lanesOfRelay(this.#options.name)
     if (own.length === ALL_LANES.length) return batch
     const lanes = new Set(own)
-    this.#letGo(batch.filter(({ lane }) => !lanes.has(lane)))
-    return batch.filter(({ lane }) => lanes.has(lane))
+    const isOurs = ({ lane, seq }: Entry): boolean => lanes.has(lane) || this.#reached.has(seq)
+    this.#letGo(batch.filter((entry) => !isOurs(entry)))
+    return batch.filter(isOurs)
   }
 
   #share(lanes: readonly number[], limit: number, after: ReadonlyMap<number, string>): Share {
@@ -316,7 +331,7 @@ export class OutboxLine<Tx> implements Line {
 
   /** These rows are deleted, or could not be. */
   #gone(seqs: readonly string[]): void {
-    for (const seq of seqs) this.#hand.letGo(seq)
+    this.#letGo(seqs.map((seq) => ({ seq })))
     this.#options.changed()
   }
 
@@ -410,7 +425,10 @@ export class OutboxLine<Tx> implements Line {
   }
 
   #letGo(rows: readonly { readonly seq: string }[]): void {
-    for (const { seq } of rows) this.#hand.letGo(seq)
+    for (const { seq } of rows) {
+      this.#hand.letGo(seq)
+      this.#reached.delete(seq)
+    }
   }
 }
 
@@ -418,6 +436,8 @@ export class OutboxLine<Tx> implements Line {
 const WINDOW = 2_000
 /** How many confirmed messages are worth a delete, how many one delete takes, and how long they may wait for more. */
 const [ENOUGH, MOST_DELETED, GATHER_MS] = [500, 2_000, 10]
+/** How long an overdue row is left to the owner of its lane: longer than a broker takes to confirm. */
+const STALE_MS = 1_000
 /** How many rows a look asks for; it lists up to twice as many. */
 const LOOK = 3_000
 /** Bounds the memory for payloads of all messages under way. */

@@ -1,6 +1,13 @@
 import { type ConsumerCore, OTHERS } from '../../consumer/index.ts'
 import type { Entry } from '../../contracts/index.ts'
 import type { Membership } from '../membership.ts'
+import { othersOf } from './reach.ts'
+
+/** Lanes, and the message types for which they apply. */
+interface LaneTypes {
+  readonly lanes: readonly number[]
+  readonly types: readonly string[]
+}
 
 /** Which rows of a consumer are this worker's. */
 export class Serving<Tx> {
@@ -16,11 +23,20 @@ export class Serving<Tx> {
   }
 
   /** Types by lanes. They differ during a deployment: a process of the old version has no lanes for a type that it does not know. */
-  byLanes(): readonly { lanes: readonly number[]; types: readonly string[] }[] {
+  byLanes(): readonly LaneTypes[] {
+    return this.#grouped((lanes) => lanes)
+  }
+
+  /** Other workers' lanes, with the types they serve. */
+  byOthersLanes(): readonly LaneTypes[] {
+    return this.#grouped(othersOf)
+  }
+
+  #grouped(which: (lanes: readonly number[]) => readonly number[]): readonly LaneTypes[] {
     const [consumer, membership] = [this.#consumer, this.#membership]
     const found = new Map<string, { lanes: readonly number[]; types: string[] }>()
     for (const type of consumer.served) {
-      const lanes = membership.lanesOfType(consumer.name, type)
+      const lanes = which(membership.lanesOfType(consumer.name, type))
       const name = lanes.join()
       const same = found.get(name)
       if (same === undefined) found.set(name, { lanes, types: [type] })

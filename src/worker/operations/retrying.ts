@@ -4,10 +4,24 @@ import { HapaxError } from '../../base/index.ts'
 import type { FailedMessage } from '../../contracts/index.ts'
 import { stubOf } from '../../message/index.ts'
 
-/** Throws if a retry of this message would do harm: it has the id of another one, or only a part of it could be kept. */
-export function refuseRetry(failed: FailedMessage): void {
+/**
+ * Throws if a retry of this message would do harm: it has the id of another one, only a part of it could be kept, or some of its effects may
+ * have been committed and nobody has confirmed that they were checked.
+ */
+export function refuseRetry(failed: FailedMessage, effectsChecked: boolean): void {
   if (failed.reason === 'conflict') throw notItsOwnId(failed)
   refuseStub(failed)
+  if (!effectsChecked) refuseUnchecked(failed)
+}
+
+/** Throws if some effects of a message may have been committed, which a retry or a replacement would repeat. */
+export function refuseUnchecked({ seq, reason, message: { id, source } }: FailedMessage): void {
+  if (reason !== 'broken-atomicity') return
+  throw new HapaxError(
+    'effects-unchecked',
+    `the handler of the failed message ${seq} (${id} of ${source}) ended its transaction itself, or may have: check what it has written and published, then either discard the message, or confirm that you checked its effects (effectsChecked: true, --effects-checked) to run it again`,
+    { fields: { seq } },
+  )
 }
 
 function notItsOwnId({ seq, message: { id, source } }: FailedMessage): HapaxError {

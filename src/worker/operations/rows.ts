@@ -14,27 +14,25 @@ export async function pageOf(
   after: string | null,
   limit: number,
 ): Promise<readonly string[]> {
-  const { upTo } = operation
+  const { upTo, lastFailure } = operation
   if (upTo === null) return []
   const behind = after ?? undefined
   const page =
     operation.kind === 'republish'
       ? await store.sent.seqs(operation.where, behind, limit)
-      : await store.failed.seqs(operation.where, behind, limit)
+      : await store.failed.seqs({ ...operation.where, lastFailure: lastFailure ?? undefined }, behind, limit)
   return page.filter((seq) => compareSeq(seq, upTo) <= 0)
 }
 
 /**
- * Rejects if a row must not be changed. False: it is gone, or no longer what was chosen: it has failed again since and is another failure
- * by now, or an edit has replaced it.
+ * Rejects if a row must not be changed. False: it is gone, or an edit has replaced it. The store checks again once it has locked the row,
+ * including whether the row is a different failure by then.
  */
 export async function mayChange(store: OperationStore, operation: BulkOperation, seq: string): Promise<boolean> {
   if (operation.kind === 'republish') return true
   const failed = await store.failed.get(seq)
-  const { until, replaced = false } = operation.where
-  if (failed === undefined || (until !== undefined && failed.failedAt >= until)) return false
-  if ((failed.replacedBy !== null) !== replaced) return false
-  if (operation.kind === 'retry') refuseRetry(failed)
+  if (failed === undefined || (failed.replacedBy !== null) !== (operation.where.replaced ?? false)) return false
+  if (operation.kind === 'retry') refuseRetry(failed, operation.effectsChecked === true)
   return true
 }
 

@@ -53,8 +53,8 @@ function writeTo(table: string, placeholder: (n: number) => string): Ground['wri
   }
 }
 
-/** Runs that open connections and prepare statements on them. */
-const WARM_UPS = 3
+/** Warm-up runs, which open connections, check the schema and prepare statements. */
+const WARM_UPS = 4
 
 /** What one run of a job costs when everything is open and prepared. */
 export async function costOf({ before, run, close }: Prepared, times: number, counter: Counter): Promise<Counts> {

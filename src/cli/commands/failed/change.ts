@@ -1,6 +1,7 @@
 import type { Command } from 'commander'
 import type { FailedWhere } from '../../../contracts/index.ts'
 import { isSeq } from '../../../message/index.ts'
+import { refuseRetry } from '../../../worker/index.ts'
 import {
   byNumber,
   changeByFilter,
@@ -11,13 +12,13 @@ import {
 } from '../../change-rows.ts'
 import { CliError } from '../../io/errors.ts'
 import type { Io } from '../../io/io.ts'
-import { type Done, examples, withStore } from '../../options.ts'
+import { type CheckedOptions, checkedOf, type Done, examples, withChecked, withStore } from '../../options.ts'
 import { failedNames, failedSeq } from '../../seq.ts'
 import { type AnyHapax, command, type StoreOptions, withEither } from '../../store.ts'
 import { type FailedFilters, failedWhere, withFailedFilters } from './where.ts'
 
 /** Options of `hapax failed retry` and `hapax failed discard`. */
-type FailedChangeOptions = StoreOptions & FailedFilters & RowsOptions
+type FailedChangeOptions = StoreOptions & FailedFilters & RowsOptions & CheckedOptions
 
 type Change = 'retry' | 'discard'
 
@@ -32,7 +33,8 @@ export function addFailedChange(failed: Command, change: Change, io: Io, done: D
     .command(change)
     .description(DESCRIPTIONS[change])
     .argument('[message...]', 'the numbers as listed, or the ids', failedNames)
-  withStore(withRows(withFailedFilters(added)))
+  const rows = withRows(withFailedFilters(added))
+  withStore(change === 'retry' ? withChecked(rows) : rows)
     .addHelpText(
       'after',
       examples(
@@ -67,8 +69,14 @@ async function failedChange(
   })
 }
 
-function workOf(hapax: AnyHapax, change: Change, where: FailedWhere | undefined, options: StoreOptions): RowsWork {
+function workOf(
+  hapax: AnyHapax,
+  change: Change,
+  where: FailedWhere | undefined,
+  options: FailedChangeOptions,
+): RowsWork {
   const { failed } = hapax
+  const checked = checkedOf(options)
   const which = where ?? ({ all: true } as const)
   return {
     change,
@@ -81,14 +89,21 @@ function workOf(hapax: AnyHapax, change: Change, where: FailedWhere | undefined,
     describe: async (seq) => {
       const found = await failed.get(seq)
       if (found === undefined || (change === 'retry' && found.replacedBy !== null)) return undefined
+      if (change === 'retry' && options.dryRun) refuseRetry(found, options.effectsChecked === true)
       return `${found.message.type} ${found.message.id} of ${found.consumer}`
     },
-    one: (seq, by) => failed[change](seq, by),
+    one: (seq, by) => (change === 'retry' ? failed.retry(seq, { ...by, ...checked }) : failed.discard(seq, by)),
     count: () => failed.count(where),
-    all: (chosen) => (change === 'retry' ? failed.retryAll(which, chosen) : failed.discardAll(which, chosen)),
+    all: (chosen) =>
+      change === 'retry' ? failed.retryAll(which, { ...chosen, ...checked }) : failed.discardAll(which, chosen),
     ...('operations' in hapax && {
       begin: (chosen) =>
-        hapax.operations.begin({ kind: change, ...(where === undefined ? { all: true } : { where }), ...chosen }),
+        hapax.operations.begin({
+          kind: change,
+          ...(where === undefined ? { all: true } : { where }),
+          ...checked,
+          ...chosen,
+        }),
     }),
     command: (words) => command(words, options),
   }

@@ -7,17 +7,28 @@ import type { Command } from 'commander'
 import { asError, messageOf, safe, shellWord } from '../../../base/index.ts'
 import type { FailedMessage } from '../../../contracts/index.ts'
 import { stubOf } from '../../../message/index.ts'
+import { refuseUnchecked } from '../../../worker/index.ts'
 import { CliError } from '../../io/errors.ts'
 import { type Io, json, line, paint } from '../../io/io.ts'
 import { changes, type JsonChange } from '../../io/json-changes.ts'
 import { exactJson, kindOf, payloadOf } from '../../io/payload.ts'
 import { permission } from '../../io/permission.ts'
-import { byOf, type ChangeOptions, type Done, examples, withChange, withStore } from '../../options.ts'
+import {
+  byOf,
+  type ChangeOptions,
+  type CheckedOptions,
+  checkedOf,
+  type Done,
+  examples,
+  withChange,
+  withChecked,
+  withStore,
+} from '../../options.ts'
 import { failedName, failedSeq, withConsumer } from '../../seq.ts'
 import { command, noSuchFailed, type StoreOptions, withHapax } from '../../store.ts'
 
 /** Options of `hapax failed edit`. */
-interface EditOptions extends StoreOptions, ChangeOptions {
+interface EditOptions extends StoreOptions, ChangeOptions, CheckedOptions {
   readonly consumer?: string
   readonly data?: string
   readonly file?: string
@@ -26,7 +37,7 @@ interface EditOptions extends StoreOptions, ChangeOptions {
 
 /** Adds `hapax failed edit`. */
 export function addFailedEdit(failed: Command, io: Io, done: Done): void {
-  withStore(withChange(withConsumer(failed.command('edit'))))
+  withStore(withChange(withChecked(withConsumer(failed.command('edit')))))
     .argument('<message>', 'the number as listed, or the id', failedName)
     .description('Replaces a failed message with one that has new data and a new id.')
     .option('--data <data>', 'the new data: JSON, or a text if the message has one')
@@ -52,6 +63,8 @@ async function failedEdit(typed: string, options: EditOptions, io: Io): Promise<
     if (found.replacedBy !== null) {
       throw new CliError('not-found', `${seq} was already replaced by ${found.replacedBy}`)
     }
+    // Fail before an editor opens in vain.
+    if (!options.effectsChecked) refuseUnchecked(found)
     const data = given ?? (await fromEditor(found, io))
     const now = readable(data, kindOf(found.message))
     const payload = payloadOf(found.message)
@@ -63,7 +76,7 @@ async function failedEdit(typed: string, options: EditOptions, io: Io): Promise<
     if (!options.json) tellChanges(different, io)
     if (options.dryRun) return conclude(seq, undefined, options, io)
     if (given === undefined) await permission(io, options.yes === true, 'an edit', 'Replace the message?')
-    const { id } = await hapax.failed.edit(seq, data, { by: byOf(options), exact: true })
+    const { id } = await hapax.failed.edit(seq, data, { by: byOf(options), exact: true, ...checkedOf(options) })
     return conclude(seq, id, options, io)
   })
 }

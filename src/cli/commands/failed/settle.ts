@@ -7,12 +7,22 @@ import { asError, exactJson, messageOf, safe, shellWord } from '../../../base/in
 import type { EffectRow } from '../../../contracts/index.ts'
 import { CliError } from '../../io/errors.ts'
 import { type Io, json, line } from '../../io/io.ts'
-import { byOf, type ChangeOptions, type Done, examples, withChange, withStore } from '../../options.ts'
+import {
+  byOf,
+  type ChangeOptions,
+  type CheckedOptions,
+  checkedOf,
+  type Done,
+  examples,
+  withChange,
+  withChecked,
+  withStore,
+} from '../../options.ts'
 import { failedName, failedSeq, withConsumer } from '../../seq.ts'
 import { command, noSuchFailed, type StoreOptions, withEither } from '../../store.ts'
 
 /** Options of `hapax failed settle`. */
-interface SettleCommand extends StoreOptions, ChangeOptions {
+interface SettleCommand extends StoreOptions, ChangeOptions, CheckedOptions {
   readonly consumer?: string
   readonly done?: true
   readonly notDone?: true
@@ -23,7 +33,7 @@ interface SettleCommand extends StoreOptions, ChangeOptions {
 
 /** Adds `hapax failed settle`. */
 export function addFailedSettle(failed: Command, io: Io, done: Done): void {
-  withStore(withChange(withConsumer(failed.command('settle'))))
+  withStore(withChange(withChecked(withConsumer(failed.command('settle')))))
     .argument('<message>', 'the number as listed, or the id', failedName)
     .argument('<effect>', 'the name of the external call')
     .description('Records the outcome of an external call that was unknown, and retries its message.')
@@ -51,7 +61,8 @@ async function settle(typed: string, effect: string, options: SettleCommand, io:
     const known = await hapax.failed.effects(seq)
     if (!known.some(({ name }) => name === effect)) throw noSuchEffect(seq, effect, known, options)
     const result = as === 'done' ? await resultOf(effect, options, io) : {}
-    if (!options.dryRun) await hapax.failed.settle(seq, { effect, as, ...result, by: byOf(options) })
+    if (!options.dryRun)
+      await hapax.failed.settle(seq, { effect, as, ...result, by: byOf(options), ...checkedOf(options) })
     conclude(seq, effect, as, options, io)
     return 0
   })

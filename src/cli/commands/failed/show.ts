@@ -119,10 +119,12 @@ function tellWhatToDo(
   }
   const hints: Hint[] = [...howToSettle(seq, unsettled, options)]
   // A retry cannot help if the id belongs to another message, if the payload is incomplete, or before an external call is settled.
-  if (canRetry) hints.push(['to retry it:', command(`failed retry ${seq}`, options)])
+  const checked = reason === 'broken-atomicity' ? ' --effects-checked' : ''
+  if (checked !== '') line(io, 'its handler ended its transaction itself, or may have: check its effects first')
+  if (canRetry) hints.push(['to retry it:', command(`failed retry ${seq}${checked}`, options)])
   // Under a new id, its external calls would be repeated.
   if (editable && !effects.some(isMade) && !stub?.escaped)
-    hints.push(['to edit it:', command(`failed edit ${seq}`, options)])
+    hints.push(['to edit it:', command(`failed edit ${seq}${checked}`, options)])
   hints.push(['to discard it:', command(`failed discard ${seq}`, options)])
   if (held && message.key !== null)
     hints.push(['to release its key without it:', releaseCommand(found, message.key, options)])

@@ -1,5 +1,6 @@
 import { type Signal, signal } from '@preact/signals'
 import type { FailedQueryView, OperationView } from '../../api.ts'
+import { EffectsChecked } from '../parts/checked.tsx'
 import { Where } from '../parts/where.tsx'
 import type { Action } from '../state/actions.ts'
 import { asProblem, Problem, post, skewMs } from '../state/api.ts'
@@ -13,6 +14,9 @@ type Kind = 'retry' | 'discard'
 /** How many match; undefined: not known yet. */
 type Count = Signal<number | Problem | undefined>
 
+/** The failure reason whose messages are skipped unless their effects were checked. */
+const BROKEN = 'broken-atomicity'
+
 /** Retries or discards all failed messages that match, as an operation: what matches is frozen when it begins. */
 export function bulk(kind: Kind, where: FailedQueryView): Action {
   // Minted once, so that a repeated click is the same operation; by the clock of the server, because operations are listed by their ids.
@@ -21,25 +25,38 @@ export function bulk(kind: Kind, where: FailedQueryView): Action {
   const which = { where, ...(all && { all: true }) }
   const found: Count = signal(undefined)
   const rate = signal(kind === 'retry' ? '50' : '')
-  const look = (): void => void counted(which, found)
+  const unchecked: Count = signal(0)
+  const checked = signal(false)
+  const look = (): void => {
+    void counted(which, found)
+    const some = kind === 'retry' && (where.reason ?? BROKEN) === BROKEN
+    if (some) void counted({ where: { ...where, reason: BROKEN } }, unchecked)
+  }
   look()
   return {
     title: kind === 'retry' ? 'Retry failed messages' : 'Discard failed messages',
     verb: () => verbOf(kind, found.value),
     danger: kind === 'discard',
     text: <What kind={kind} where={where} found={found} again={look} />,
-    fields: () => <Rate rate={rate} found={found} />,
+    fields: () => (
+      <>
+        <Unchecked unchecked={unchecked} checked={checked} />
+        <Rate rate={rate} found={found} />
+      </>
+    ),
     ready: () => typeof found.value === 'number' && found.value > 0 && perSecond(rate.value) !== null,
     command: (note) =>
       failedCommand(kind, where, {
         ...(all && { all: true }),
+        ...(checked.value && { 'effects-checked': true }),
         rate: perSecond(rate.value) ?? undefined,
         note,
         yes: true,
       }),
     run: async (note) => {
       const limit = perSecond(rate.peek())
-      const more = { ...(typeof limit === 'number' && { perSecond: limit }), ...(note && { note }) }
+      const sure = checked.peek() && { effectsChecked: true }
+      const more = { ...(typeof limit === 'number' && { perSecond: limit }), ...sure, ...(note && { note }) }
       const begun = await post<OperationView>('operations', { kind, ...which, id, ...more })
       go(`operations/${begun.id}`)
       return `Began with ${plural(begun.total, 'message')}${since(begun.total, found.peek())}. What fails from now on is left alone.`
@@ -111,6 +128,21 @@ function What({ kind, where, found, again }: WhatProps) {
         goes on when this page is closed, and everybody sees its progress.
         {kind === 'discard' ? ' What is deleted does not come back.' : ''}
       </p>
+    </>
+  )
+}
+
+/** The skipped messages: a retry could repeat their effects, so a person has to check those first. */
+function Unchecked({ unchecked, checked }: { readonly unchecked: Count; readonly checked: Signal<boolean> }) {
+  const many = unchecked.value
+  if (typeof many !== 'number' || many === 0) return null
+  return (
+    <>
+      <p>
+        <strong>{plural(many, 'message')}</strong> of these failed as <code>{BROKEN}</code>:{' '}
+        {checked.value ? 'included in the retry' : 'skipped, and counted as not done'}.
+      </p>
+      <EffectsChecked checked={checked} what="I have checked the effects of each of them." />
     </>
   )
 }

@@ -1,6 +1,7 @@
 import { type Signal, signal } from '@preact/signals'
 import { useMemo } from 'preact/hooks'
 import type { PayloadView } from '../../api.ts'
+import { EffectsChecked } from '../parts/checked.tsx'
 import type { Action } from '../state/actions.ts'
 import { post } from '../state/api.ts'
 import { command } from '../state/commands.ts'
@@ -22,6 +23,9 @@ export function notEditable(payload: PayloadView): string | undefined {
 export function edit(row: Named, payload: PayloadView): Action {
   const old = payload.text
   const text = signal(old)
+  const checked = signal(false)
+  const needed = row.unchecked === true
+  const sure = needed ? <EffectsChecked checked={checked} what="I have checked its effects." /> : null
   const isJson = /\bjson\b/i.test(payload.contentType ?? 'json')
   return {
     title: `Edit message ${row.seq}`,
@@ -33,12 +37,23 @@ export function edit(row: Named, payload: PayloadView): Action {
         the old id may have been processed elsewhere. The failed row stays and names its replacement.
       </p>
     ),
-    fields: () => <Editor old={old} text={text} isJson={isJson} />,
-    ready: () => text.value !== old && (!isJson || invalid(text.value) === undefined),
-    command: (note) => command(['failed', 'edit', row.seq], { ...dataOption(text.value), note }),
+    fields: () => (
+      <>
+        {sure}
+        <Editor old={old} text={text} isJson={isJson} />
+      </>
+    ),
+    ready: () => (!needed || checked.value) && text.value !== old && (!isJson || invalid(text.value) === undefined),
+    command: (note) =>
+      command(['failed', 'edit', row.seq], {
+        ...dataOption(text.value),
+        ...(needed && { 'effects-checked': true }),
+        note,
+      }),
     run: async (note) => {
       const { id } = await post<{ id: string }>(`failed/${encodeURIComponent(row.seq)}/edit`, {
         data: text.peek(),
+        ...(needed && { effectsChecked: true }),
         ...(note && { note }),
       })
       go(`message?id=${encodeURIComponent(id)}`)

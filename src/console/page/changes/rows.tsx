@@ -1,3 +1,5 @@
+import { signal } from '@preact/signals'
+import { EffectsChecked } from '../parts/checked.tsx'
 import type { Action } from '../state/actions.ts'
 import { post } from '../state/api.ts'
 import { command, scopeOption } from '../state/commands.ts'
@@ -11,6 +13,8 @@ export interface Named {
   readonly id: string
   readonly scope: string
   readonly held?: boolean
+  /** Its effects have to be checked before a retry. */
+  readonly unchecked?: boolean
 }
 
 function sentence({ type, id, scope }: Named) {
@@ -26,6 +30,8 @@ function at(seq: string): string {
 }
 
 export function retryOne(row: Named): Action {
+  const checked = signal(false)
+  const needed = row.unchecked === true
   return {
     title: `Retry message ${row.seq}`,
     verb: 'Retry',
@@ -35,9 +41,11 @@ export function retryOne(row: Named): Action {
         {row.held ? ', from its place in front of its key' : ''}.
       </p>
     ),
-    command: (note) => command(['failed', 'retry', row.seq], { note }),
+    ...(needed && { fields: () => <EffectsChecked checked={checked} what="I have checked its effects." /> }),
+    ready: () => !needed || checked.value,
+    command: (note) => command(['failed', 'retry', row.seq], { ...(needed && { 'effects-checked': true }), note }),
     run: async (note) => {
-      await post(`${at(row.seq)}/retry`, { ...(note && { note }) })
+      await post(`${at(row.seq)}/retry`, { ...(needed && { effectsChecked: true }), ...(note && { note }) })
       return `Message ${row.seq} is due again.`
     },
   }

@@ -2,6 +2,7 @@ import type { MessagesView, RowView } from '../../api.ts'
 import { bulk } from '../changes/bulk.tsx'
 import { retryOne } from '../changes/rows.tsx'
 import { Do } from '../parts/buttons.tsx'
+import { needsCheck } from '../parts/checked.tsx'
 import { Filters } from '../parts/filters.tsx'
 import { Empty, Frame } from '../parts/frame.tsx'
 import { Pager } from '../parts/pager.tsx'
@@ -64,9 +65,13 @@ const columns: readonly Column<RowView>[] = [
   {
     title: 'Actions',
     kind: 'actions',
-    cell: ({ seq, type, id, scope }) =>
+    cell: ({ seq, type, id, scope, error }) =>
       seq === null ? null : (
-        <Do needs="operator" label={`Retry ${seq}`} action={() => retryOne({ seq, type, id, scope })}>
+        <Do
+          needs="operator"
+          label={`Retry ${seq}`}
+          action={() => retryOne({ seq, type, id, scope, unchecked: needsCheck(error) })}
+        >
           Retry …
         </Do>
       ),

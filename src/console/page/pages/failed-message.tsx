@@ -2,6 +2,7 @@ import type { FailedView, PayloadView } from '../../api.ts'
 import { edit, notEditable } from '../changes/edit.tsx'
 import { discardOne, type Named, noteOn, releaseKey, retryOne } from '../changes/rows.tsx'
 import { Do } from '../parts/buttons.tsx'
+import { needsCheck } from '../parts/checked.tsx'
 import { Effects } from '../parts/effects.tsx'
 import { Facts } from '../parts/facts.tsx'
 import { Frame } from '../parts/frame.tsx'
@@ -104,7 +105,7 @@ function About({ view }: { readonly view: FailedView }) {
 function Tools({ view }: { readonly view: FailedView }) {
   const { seq, type, id, scope, held, payload, origin, key } = view
   if (seq === null || view.replacedBy !== null) return null
-  const row = { seq, type, id, scope, held }
+  const row = { seq, type, id, scope, held, unchecked: needsCheck(view.error) }
   return (
     <>
       <Do needs="operator" action={() => retryOne(row)}>

@@ -1,6 +1,7 @@
 import type { MessagesView, Place, RowView } from '../../api.ts'
 import { republish, retryOne } from '../changes/rows.tsx'
 import { Do } from '../parts/buttons.tsx'
+import { needsCheck } from '../parts/checked.tsx'
 import { type Filter, Filters } from '../parts/filters.tsx'
 import { Empty, Frame } from '../parts/frame.tsx'
 import { Pager } from '../parts/pager.tsx'
@@ -130,9 +131,9 @@ export function Rows({ rows, due = false }: { readonly rows: readonly RowView[];
   )
 }
 
-function RowAction({ row: { place: where, seq, type, id, scope } }: { readonly row: RowView }) {
+function RowAction({ row: { place: where, seq, type, id, scope, error } }: { readonly row: RowView }) {
   if (seq === null || (where !== 'failed' && where !== 'sent')) return null
-  const row = { seq, type, id, scope }
+  const row = { seq, type, id, scope, unchecked: needsCheck(error) }
   return where === 'failed' ? (
     <Do needs="operator" label={`Retry ${seq}`} action={() => retryOne(row)}>
       Retry …

@@ -87,14 +87,15 @@ select 'failed' as place, ${NAME()} as seq, m.origin, m.consumer as scope, m.sou
   ${MS('m.failed_at')} as at, m.attempts, m.reason, cast(m.held_seq as char) as held_seq, m.replaced_by, m.error, m.failures, m.history
 from ${table('failed')} as m where ${where}`
   const sentText = (where: string) => `
-select 'sent' as place, m.relay as scope, m.source, m.type, m.attributes, ${MS('m.sent_at')} as at from ${table('sent')} as m where ${where}`
+select 'sent' as place, m.relay as scope, m.source, m.type, m.attributes, ${MS('m.sent_at')} as at from ${table('sent')} as m where ${where}
+order by m.seq`
   const inboxText = (where: string) => `
 select 'inbox' as place, ${NAME()} as seq, m.consumer as scope, m.source, m.type, m.attributes, ${MS('m.created_at')} as at, m.attempts, m.\`key\`,
   m.lease_token is not null as leased, ${MS('m.available_at')} as due_at, ${MS('m.held_at')} as held_at, m.error, m.failures, m.history
 from ${table('inbox')} as m where ${where}`
   const auditText = `
 select 'audit' as place, m.consumer as scope, m.source, m.type, ${MS('m.at')} as at, m.action, m.actor, m.note
-from ${table('audit')} as m where m.id = ?`
+from ${table('audit')} as m where m.id = ? order by m.seq`
   const responsesText = `
 select 'response' as place, p.consumer as scope, m.source, m.type, ${MS('p.created_at')} as at, p.status, ${MS('p.expires_at')} as expires_at
 from ${table('responses')} as p

@@ -1,7 +1,7 @@
 // The failed store on MariaDB and MySQL. Each filter is a parameter that may be null, so that one text serves every combination of
 // filters. Failed messages keep their name (number and mark) through a retry: what a person noted down still finds them.
 
-import type { FailedWhere, Origin, Param } from '../../../contracts/index.ts'
+import type { FrozenFailed, Origin, Param } from '../../../contracts/index.ts'
 import { laneOfKey, numberOf } from '../../../message/index.ts'
 import { type FailedStatements, type FailingStatements, type HeldStatements, statement } from '../../sql/index.ts'
 import {
@@ -10,6 +10,7 @@ import {
   AT,
   BY_KEY,
   COLUMNS,
+  DUE_NOW,
   HISTORY,
   LIMIT,
   LINE,
@@ -37,14 +38,17 @@ import {
 
 const FAILED = `${NAME()} as seq, m.origin, m.consumer, ${MESSAGE}, m.attempts, m.reason, m.error, m.error_hash,
   ${MS('m.failed_at')} as failed_at, cast(m.held_seq as char) as held_seq, m.replaced_by, m.failures, m.history`
+/** The number of the failure; differs from `seq` if the row kept its `seq` through a retry. */
+const FAILURE = 'coalesce(m.failure_seq, m.seq)'
 const FAILED_WHERE = `(select ? as origin_, ? as consumer_, ? as type_, ? as reason_, ? as hash_, cast(? as signed) as older_,
-  cast(? as signed) as newer_, cast(? as signed) as since_, cast(? as signed) as until_, cast(? as signed) as replaced_) as f
+  cast(? as signed) as newer_, cast(? as signed) as since_, cast(? as signed) as until_, cast(? as signed) as replaced_,
+  cast(? as signed) as failure_) as f
 where (f.origin_ is null or m.origin = f.origin_) and (f.consumer_ is null or m.consumer = f.consumer_)
   and (f.type_ is null or m.type = f.type_) and (f.reason_ is null or m.reason = f.reason_)
   and (f.hash_ is null or m.error_hash = f.hash_)
   and (f.older_ is null or m.failed_at < ${AGO('f.older_')}) and (f.newer_ is null or m.failed_at >= ${AGO('f.newer_')})
   and (f.since_ is null or m.failed_at >= ${AT('f.since_')}) and (f.until_ is null or m.failed_at < ${AT('f.until_')})
-  and (m.replaced_by is not null) = f.replaced_`
+  and (m.replaced_by is not null) = f.replaced_ and (f.failure_ is null or ${FAILURE} <= f.failure_)`
 const UNKNOWN_ERROR = `'{"name":"Error","message":"held for a reason that is not known any more"}'`
 
 /** How messages get into the failed store. */
@@ -79,7 +83,8 @@ insert into ${failed}
 select m.consumer, ${MESSAGE}, m.lane, m.ordered, if(? = 1, m.seq, null), ?, ?, ?, ?, ${NOW}, m.failures + 1,
   ${HISTORY('m.history', '?')}
 from ${inbox} as m where ${ROW}
-on duplicate key update ${failed}.held_seq = coalesce(${failed}.held_seq, values(held_seq)), replaced_by = null`,
+on duplicate key update ${failed}.held_seq = coalesce(${failed}.held_seq, values(held_seq)), replaced_by = null,
+  failure_seq = values(seq)`,
       ({ seq, attempts, reason, error, entry, hold }) => [
         Number(hold),
         attempts,
@@ -98,7 +103,8 @@ insert into ${failed}
 select 'outbox', m.relay, ${MESSAGE}, m.lane, m.\`key\` is not null, m.attempts + 1, if(? = 1, m.seq, null), ?, ?, ?, ${NOW},
   m.failures + 1, ${HISTORY('m.history', 'm.attempts + 1')}
 from ${outbox} as m where ${ROW}
-on duplicate key update ${failed}.held_seq = coalesce(${failed}.held_seq, values(held_seq)), replaced_by = null`,
+on duplicate key update ${failed}.held_seq = coalesce(${failed}.held_seq, values(held_seq)), replaced_by = null,
+  failure_seq = values(seq)`,
       ({ seq, reason, error, entry, hold }) => [
         Number(hold),
         bytes(reason),
@@ -131,9 +137,9 @@ order by g.count desc, g.seq desc`
 select ${NAME()} as seq from ${failed} as m join ${FAILED_WHERE} and m.seq > ${SEQ}
 order by m.seq ${LIMIT(limit)}`
   const freezeText = (limit: number) => `
-select c.count, ${NAME('newest')} as last from (
-  select count(*) as count, max(seq) as seq from (
-    select m.seq from ${failed} as m join ${FAILED_WHERE} order by m.seq ${LIMIT(limit)}) as chosen
+select c.count, ${NAME('newest')} as last, cast(c.failure as char) as failure from (
+  select count(*) as count, max(seq) as seq, max(failure) as failure from (
+    select m.seq, ${FAILURE} as failure from ${failed} as m join ${FAILED_WHERE} order by m.seq ${LIMIT(limit)}) as chosen
 ) as c left join ${failed} as newest on newest.seq = c.seq`
   return {
     list: ({ before, limit, ...where }) => ({
@@ -152,7 +158,7 @@ select c.count, ${NAME('newest')} as last from (
     get: statement(`select ${FAILED} from ${failed} as m where ${ROW}`, (seq) => one(seq)),
     lock: statement(
       `
-select ${NAME()} as seq, m.origin, m.consumer,
+select ${NAME()} as seq, m.origin, m.consumer, cast(${FAILURE} as char) as failure, m.replaced_by,
   case when m.origin = 'outbox'
     then (select ${NAME('o')} from ${outbox} as o
       where o.seq = m.held_seq and o.message_key = m.message_key and o.held_at is not null)
@@ -200,13 +206,13 @@ where m.held_at is not null for update`,
     unhold: statement(
       `
 update ${table[origin]} set failed_seq = ${SEQ}, failed_mark = ${SEQ}, held_at = null, aside = 0, waits = 0, error = null,
-  available_at = ${NOW}, ${counts[origin]} where ${ROW}`,
+  ${DUE_NOW}, ${counts[origin]} where ${ROW}`,
       (seq, failedSeq) => [...one(failedSeq), ...one(seq)],
     ),
     replace: statement(
       `
 update ${table[origin]} set message_key = ?, source = ?, id = ?, type = ?, \`key\` = ?, attributes = ?, data = ?,
-  fingerprint = ?, failures = 0, history = null, failed_seq = null, failed_mark = null, held_at = null, aside = 0, waits = 0, error = null, available_at = ${NOW}, ${counts[origin]}
+  fingerprint = ?, failures = 0, history = null, failed_seq = null, failed_mark = null, held_at = null, aside = 0, waits = 0, error = null, ${DUE_NOW}, ${counts[origin]}
 where ${ROW}`,
       (seq, message) => [...columns(message), ...one(seq)],
     ),
@@ -267,13 +273,14 @@ update ${table} as m ${BY_KEY}
   straight_join ${failed} as f on f.consumer = m.${origin === 'inbox' ? 'consumer' : 'relay'} and f.message_key = m.message_key
     and f.fingerprint = m.fingerprint and f.origin = '${origin}'
   left join ${failed} as other on other.seq = m.failed_seq
-set f.seq = m.failed_seq, f.mark = m.failed_mark
+set f.failure_seq = coalesce(f.failure_seq, f.seq), f.seq = m.failed_seq, f.mark = m.failed_mark
 where m.seq = ${SEQ} and m.mark = ${SEQ} and m.failed_seq is not null and other.seq is null`
 }
 
 /** The parameters of `FAILED_WHERE`. */
-function failedParams(where: FailedWhere): readonly Param[] {
-  const { origin, consumer, type, reason, errorHash, olderThanMs, newerThanMs, since, until, replaced } = where
+function failedParams(where: FrozenFailed): readonly Param[] {
+  const { origin, consumer, type, reason, errorHash, olderThanMs, newerThanMs, since, until } = where
+  const { replaced, lastFailure = null } = where
   return [
     ...[origin, consumer, type, reason, errorHash].map(textOrNull),
     microsecondsOrNull(olderThanMs),
@@ -281,5 +288,6 @@ function failedParams(where: FailedWhere): readonly Param[] {
     since?.getTime() ?? null,
     until?.getTime() ?? null,
     replaced ? 1 : 0,
+    lastFailure,
   ]
 }

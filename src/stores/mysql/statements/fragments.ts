@@ -54,6 +54,10 @@ export const MS = (time: string): string => `timestampdiff(microsecond, '1970-01
 export const NOW: string = 'utc_timestamp(6)'
 /** A time so many microseconds from now. */
 export const LATER: string = `${NOW} + interval ? microsecond`
+/** Makes a row due so many microseconds from now. Records the current time as well, in case the clock goes back. */
+export const DUE_IN = (row = ''): string => `${row}available_at = ${LATER}, ${row}set_at = ${NOW}`
+/** Makes a row due. */
+export const DUE_NOW: string = `available_at = ${NOW}, set_at = ${NOW}`
 /** A line of a history: when, which attempt, and the entry, which is a parameter. */
 export const LINE = (attempt: string): string =>
   `concat_ws(' ', timestampdiff(microsecond, '1970-01-01', ${NOW}) div 1000, ${attempt}, ?)`

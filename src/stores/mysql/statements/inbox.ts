@@ -2,7 +2,7 @@
 // first, and changed by a second statement of the same transaction. Locks are taken in the order of seq, or transactions deadlock.
 
 import type { Lease, Param, Result, Row } from '../../../contracts/index.ts'
-import { numberOf, type StoredMessage } from '../../../message/index.ts'
+import { ALL_LANES, numberOf, type StoredMessage } from '../../../message/index.ts'
 import {
   asUuid,
   type InboxStatements,
@@ -18,6 +18,7 @@ import {
   BY_KEY,
   byNumber,
   COLUMNS,
+  DUE_IN,
   HISTORY,
   INBOX,
   INBOX_AGE,
@@ -48,6 +49,7 @@ import {
   named,
   one,
   receipt,
+  text,
 } from './rows.ts'
 
 /** Receipts. */
@@ -156,6 +158,9 @@ insert into ${inbox} (consumer, ${COLUMNS}, attempts, starts, created_at, availa
     row: insertInboxText.row.replace(/\)$/, `, 1, ${LINE('?')})`),
     tail: '',
   }
+  const looseText = (limit: number) => `
+select ${NAME()} as seq, m.\`key\` from ${inbox} as m force index (inbox_lane)
+where m.consumer = ? and m.lane in (${ALL_LANES.join()}) and m.timed = 0 and m.\`key\` is not null limit ${limit}`
   return {
     claim: (seqs, isolation, aged) => {
       const { usual, serializable } = aged ? withAge : withoutAge
@@ -174,7 +179,7 @@ insert into ${inbox} (consumer, ${COLUMNS}, attempts, starts, created_at, availa
     reschedule: statement(
       `
 update ${inbox} set failures = failures + if(${REPEATED}, 0, 1), history = if(${REPEATED}, history, ${HISTORY('history', '?')}),
-  attempts = ?, lost = ?, starts = 0, available_at = ${LATER}, error = ?, lease_token = null
+  attempts = ?, lost = ?, starts = 0, ${DUE_IN()}, error = ?, lease_token = null
 where ${ROW} and lease_token <=> ?`,
       ({ seq, attempts, lost, delayMs, error, entry, leaseToken }) => [
         ...[attempts, lost, bytes(entry)],
@@ -205,6 +210,12 @@ where ${ROW}`,
         ...one(seq),
       ],
     ),
+    loose: (consumer, limit) => ({ text: looseText(limit), params: [bytes(consumer)] }),
+    addOrder: statement(
+      `
+update ${ROWS(inbox)} set m.ordered = 1, m.lane = ?, m.\`key\` = coalesce(?, m.\`key\`) where m.ordered = 0`,
+      (seqs, lane, key) => [named(seqs), lane, key && text(key)],
+    ),
     find: statement(
       `
 select ${NAME()} as seq from ${inbox} as m
@@ -221,7 +232,7 @@ export function leases(prefix: string): LeaseStatements {
 select ${NAME()} as seq from ${ROWS(inbox)}
 where m.lease_token in (${MANY(count)}) and m.held_at is null for update skip locked`
   const renewText = (count: number) => `
-update ${ROWS(inbox)} set m.available_at = ${LATER}
+update ${ROWS(inbox)} set ${DUE_IN('m.')}
 where m.lease_token in (${MANY(count)}) and m.held_at is null`
   const leasedText = (count: number) => `
 select ${NAME()} as seq from ${ROWS(inbox)}
@@ -238,14 +249,14 @@ where m.held_at is null and (m.available_at <= ${NOW} or m.lease_token = ?) orde
     ),
     lease: statement(
       `
-update ${ROWS(inbox)} set m.lease_token = ?, m.fence = m.fence + 1, m.available_at = ${LATER}`,
+update ${ROWS(inbox)} set m.lease_token = ?, m.fence = m.fence + 1, ${DUE_IN('m.')}`,
       (seqs, token, leaseMs) => [named(seqs), uuidBytes(token), microseconds(leaseMs)],
     ),
     renewable: (held) => ({ text: renewableText(held.length), params: both(held) }),
     renew: (held, leaseMs) => ({ text: renewText(held.length), params: renewing(held, leaseMs) }),
     release: statement(
       `
-update ${inbox} as m set m.lease_token = null, m.available_at = ${LATER}
+update ${inbox} as m set m.lease_token = null, ${DUE_IN('m.')}
 where ${ROW} and m.lease_token = ? and m.fence = ? and m.held_at is null`,
       ({ seq, token, fence }, delayMs) => [microseconds(delayMs), ...one(seq), uuidBytes(token), fence],
     ),

@@ -9,6 +9,8 @@ import { bytes, one, text } from './rows.ts'
 /** The journal of outside calls. */
 export function journal(prefix: string): JournalStatements {
   const { receipts, inbox, failed, effects } = tables(prefix)
+  // After the existing ones; writers hold the lock of the lease row. MySQL reads the table that it writes only as a derived one.
+  const place = `(select count(*) from (select name from ${effects} where consumer = ? and message_key = ?) as others)`
 
   return {
     // The effect is read inside a derived table, which is not locked: the lock of one that is absent would be that of a gap.
@@ -25,15 +27,15 @@ where ${ROW} and m.lease_token = ? and m.fence = ? and m.held_at is null for upd
     ),
     begin: statement(
       `
-insert into ${effects} (consumer, message_key, name, token, state, attempts, first_at, last_at)
-values (?, ?, ?, ?, 'started', 1, ${NOW}, ${NOW})
+insert into ${effects} (consumer, message_key, name, token, state, attempts, first_at, last_at, place)
+values (?, ?, ?, ?, 'started', 1, ${NOW}, ${NOW}, ${place})
 on duplicate key update token = values(token), state = 'started', attempts = attempts + 1, last_at = ${NOW}`,
-      (effect, token) => [...ofEffect(effect), uuidBytes(token)],
+      (effect, token) => [...ofEffect(effect), uuidBytes(token), ...ofMessage(effect)],
     ),
     end: statement(
       `
-insert into ${effects} (consumer, message_key, name, token, state, result, error, attempts, first_at, last_at)
-values (?, ?, ?, ?, ?, ?, ?, 1, ${NOW}, ${NOW})
+insert into ${effects} (consumer, message_key, name, token, state, result, error, attempts, first_at, last_at, place)
+values (?, ?, ?, ?, ?, ?, ?, 1, ${NOW}, ${NOW}, ${place})
 on duplicate key update token = values(token), state = values(state), result = values(result), error = values(error),
   last_at = ${NOW}`,
       (effect, token, { state, result, error }) => [
@@ -42,6 +44,7 @@ on duplicate key update token = values(token), state = values(state), result = v
         bytes(state),
         result === null ? null : text(result),
         error && bytes(JSON.stringify(error)),
+        ...ofMessage(effect),
       ],
     ),
     lockOpen: statement(
@@ -58,7 +61,7 @@ where e.consumer = ? and e.message_key = ? and e.name = ?
     of: statement(
       `
 select name, state, token, attempts, result, error, ${MS('first_at')} as first_at, ${MS('last_at')} as last_at
-from ${effects} where consumer = ? and message_key = ? order by ${effects}.first_at, name`,
+from ${effects} where consumer = ? and message_key = ? order by place, name`,
       (consumer, messageKey) => [bytes(consumer), uuidBytes(messageKey)],
     ),
     forget: statement(
@@ -70,6 +73,10 @@ delete e from ${effects} as e where e.consumer = ? and e.message_key > ? and e.m
   }
 }
 
-function ofEffect({ consumer, messageKey, name }: EffectRef): readonly Param[] {
-  return [bytes(consumer), uuidBytes(messageKey), text(name)]
+function ofEffect(effect: EffectRef): readonly Param[] {
+  return [...ofMessage(effect), text(effect.name)]
+}
+
+function ofMessage({ consumer, messageKey }: EffectRef): readonly Param[] {
+  return [bytes(consumer), uuidBytes(messageKey)]
 }

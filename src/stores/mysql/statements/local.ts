@@ -2,7 +2,7 @@
 // the messages are there if and only if that transaction commits.
 
 import type { Executor, LocalResult, LocalRow } from '../../../contracts/index.ts'
-import { asBoolean, asText, asUuid, type Dialect, type InboxStatements, uuidBytes } from '../../sql/index.ts'
+import { asBoolean, asText, asUuid, type Dialect, type InboxStatements, NO_LIMIT, uuidBytes } from '../../sql/index.ts'
 import { BY_KEY, KEYED, MANY, tables } from './fragments.ts'
 import { inbox, receiptRows } from './inbox.ts'
 import { bytes, chunks, inserts, list, type MultiRow, receipt, text } from './rows.ts'
@@ -29,12 +29,13 @@ interface LocalStatements {
 export function local(prefix: string): Dialect['writeLocal'] {
   const { subscriptions, receipts } = tables(prefix)
   const sql: LocalStatements = {
+    // sql_select_limit may have any value in a caller-owned session; an explicit limit overrides it.
     // A locking read sees what is committed now; the snapshot of the user's transaction may be too old.
     listening: `
-select m.type, m.consumer, m.ordered from ${KEYED(subscriptions, 'type')} lock in share mode`,
+select m.type, m.consumer, m.ordered from ${KEYED(subscriptions, 'type')} limit ${NO_LIMIT} lock in share mode`,
     receipts: receiptRows(prefix),
     fresh: (count) => `
-select message_key from ${receipts} ${BY_KEY} where consumer = ? and token = ? and message_key in (${MANY(count)})`,
+select message_key from ${receipts} ${BY_KEY} where consumer = ? and token = ? and message_key in (${MANY(count)}) limit ${NO_LIMIT}`,
     inbox: inbox(prefix),
   }
   return (executor, rows, token) => writeLocal(sql, executor, rows, token)

@@ -1,8 +1,8 @@
 import type { Origin, Param, Result, Row, Share } from '../../../contracts/index.ts'
 import { compareSeq, numberOf } from '../../../message/index.ts'
 import { asBoolean, asNumber, asSeq, asText, type Dialect, pageOf, type Query } from '../../sql/index.ts'
-import { DUE, MANY, NAME, SEQ, tables } from './fragments.ts'
-import { bytes, keyHash, text } from './rows.ts'
+import { DUE, MANY, NAME, NOW, SEQ, tables } from './fragments.ts'
+import { bytes, keyHash, microseconds, text } from './rows.ts'
 
 /** How many rows of one key a look lists at most. */
 const RUN = 100
@@ -60,10 +60,17 @@ interface Part {
 
 /** The lanes of the shares in which there is anything: usually none, and that is cheap to see. */
 async function occupied(texts: Texts, query: Query, shares: readonly Share[]): Promise<readonly Lane[]> {
-  const parts = shares.map(({ table, scope, lanes, all = false }, index) => ({
-    text: texts[table].occupied(index, all),
-    params: [bytes(scope), bytes(scope), bytes(scope), JSON.stringify(lanes)],
-  }))
+  const parts = shares.map(({ table, scope, lanes, all = false, overdueMs }, index) =>
+    overdueMs === undefined
+      ? {
+          text: texts[table].occupied(index, all),
+          params: [bytes(scope), bytes(scope), bytes(scope), JSON.stringify(lanes)],
+        }
+      : {
+          text: texts[table].overdue(index),
+          params: [microseconds(overdueMs), bytes(scope), JSON.stringify(lanes)],
+        },
+  )
   return (await ask(query, parts)).flatMap((row) => {
     const share = shares[asNumber(row['share'])]
     if (share === undefined) return []
@@ -199,7 +206,13 @@ class Lane {
     if (table === 'inbox' && types.length === 0) return undefined
     const named = table === 'inbox' ? types.filter((type) => type !== '') : []
     const others = table === 'inbox' && types.includes('')
-    const each = texts(this.#index, { named: named.length, others }, pageOf(this.#share) + 1)
+    const kinds = { named: named.length, others }
+    const { overdueMs } = this.#share
+    if (overdueMs !== undefined) {
+      const each = this.#texts.late(this.#index, kinds, pageOf(this.#share))
+      return { text: each, params: [...this.#where, microseconds(overdueMs), ...named.map(text)] }
+    }
+    const each = texts(this.#index, kinds, pageOf(this.#share) + 1)
     return { text: each, params: [...this.#where, ...named.map(text)] }
   }
 
@@ -268,6 +281,10 @@ interface LookTexts {
    * waits for its time (timed). Parameters: scope, scope, scope, lanes as a JSON array.
    */
   occupied(share: number, all: boolean): string
+  /** The same for overdue rows without order, judged by the first row of a lane. Parameters: microseconds, scope, lanes as a JSON array. */
+  overdue(share: number): string
+  /** Overdue rows without order that were not in hand when a worker died. Parameters: scope, lane, microseconds, types. */
+  late(share: number, types: Types, limit: number): string
   /** Without order: the first to be due. Parameters: scope, lane, types. */
   loose(share: number, types: Types, limit: number): string
   /**
@@ -311,6 +328,18 @@ from ${table} as m force index (${from}) where m.${scope} = ? and m.lane = ?`
   select 1 from ${table} as m force index (${index}_lane)
   where m.${scope} = ? and m.lane = l.lane and m.timed = 1 order by m.available_at, m.seq limit 1) as timed
 from json_table(?, '$[*]' columns (lane int path '$')) as l)`,
+    overdue: (share) => `
+(select ${share} as share, l.lane, (
+  select m.timed = 0 and m.available_at <= ${NOW} - interval ? microsecond from ${table} as m force index (${index}_lane)
+  where m.${scope} = ? and m.lane = l.lane order by m.timed, m.available_at, m.seq limit 1) as loose,
+  0 as keyed, 0 as timed
+from json_table(?, '$[*]' columns (lane int path '$')) as l)`,
+    late: (share, types, limit) => `
+(select ${share} as share, ${columns}, null as \`key\`, 0 as held, 0 as timed, 0 as followed, null as first
+from ${table} as m force index (${index}_lane)
+where m.${scope} = ? and m.lane = ? and m.timed = 0 and m.available_at <= ${NOW} - interval ? microsecond
+  and ${starts} = 0${ofTypes(types, subscriptions)}
+order by m.available_at, m.seq limit ${limit})`,
     loose: (share, types, limit) => `
 (select ${share} as share, ${columns}, null as \`key\`, 0 as held, 0 as timed, 0 as followed, null as first
 from ${table} as m force index (${index}_lane)

@@ -15,6 +15,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   return [
     {
       version: 1,
+      compatibleFrom: 1,
       name: 'hapax',
       sql: [
         `create table if not exists ${prefix}receipts (
@@ -39,6 +40,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   mark bigint not null default (${MARK}),
   created_at datetime(6) not null,
   available_at datetime(6) not null,
+  set_at datetime(6) not null default (utc_timestamp(6)),
   first_due_at datetime(6),
   message_key binary(16) not null,
   attempts int not null default 0,
@@ -79,6 +81,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   mark bigint not null default (${MARK}),
   created_at datetime(6) not null,
   available_at datetime(6) not null,
+  set_at datetime(6) not null default (utc_timestamp(6)),
   message_key binary(16) not null,
   fingerprint binary(8) not null,
   attempts int not null default 0,
@@ -110,6 +113,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
         `create table if not exists ${prefix}failed (
   seq bigint not null auto_increment primary key,
   mark bigint not null default (${MARK}),
+  failure_seq bigint,
   failed_at datetime(6) not null,
   message_key binary(16) not null,
   attempts int not null,
@@ -195,6 +199,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   token binary(16) not null,
   state varbinary(16) not null,
   attempts int not null,
+  place int not null,
   result longblob,
   error longblob,
   first_at datetime(6) not null,

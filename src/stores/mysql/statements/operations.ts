@@ -34,10 +34,10 @@ export function operations(prefix: string): OperationStatements {
       `
 insert into ${table} (id, kind, conditions, per_second, up_to, up_to_mark, total, actor, note, created_at, changed_at)
 values (?, ?, ?, ?, ?, ?, ?, ?, ?, ${NOW}, ${NOW})`,
-      ({ work, draft, audit, upTo, total }) => [
+      ({ work, draft, audit, upTo, lastFailure, total }) => [
         text(draft.id),
         bytes(work.kind),
-        bytes(conditionsJson({ work })),
+        bytes(conditionsJson({ work, lastFailure })),
         draft.perSecond,
         ...(upTo === null ? [null, null] : one(upTo)),
         total,

@@ -16,6 +16,7 @@ import {
   AT,
   BY_KEY,
   COLUMNS,
+  DUE_IN,
   HISTORY,
   LATER,
   LIMIT,
@@ -55,7 +56,7 @@ export function outbox(prefix: string): OutboxStatements {
   const [read, readAged] = [reading(LEAVING), reading(`${LEAVING}, ${AGE}`)]
   const postponeText = `
 update ${outbox} set failures = failures + 1, history = ${HISTORY('history', 'attempts + 1')}, attempts = attempts + 1,
-  available_at = ${LATER}, error = ?
+  ${DUE_IN()}, error = ?
 where ${ROW}`
   return {
     insert: (rows) =>

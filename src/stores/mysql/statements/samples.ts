@@ -28,7 +28,9 @@ on duplicate key update ${[...columns.map(ADDED), LARGEST('waiting'), LARGEST('o
           ...[done, duplicates, retried, failed, lagMs, aged, waiting, oldestMs],
         ]),
       ),
-    forget: statement(`delete from ${table} where at < ${AGO('?')}`, (keepMs) => [microseconds(keepMs)]),
+    forget: statement(`delete from ${table} where at < ${AGO('?')} or at > ${NOW} + interval 1 minute`, (keepMs) => [
+      microseconds(keepMs),
+    ]),
     list: statement(
       `
 select ${MS('m.at')} as at, m.origin, m.scope, sum(m.done) as done, sum(m.duplicates) as duplicates, sum(m.retried) as retried,

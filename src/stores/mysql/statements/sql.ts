@@ -1,9 +1,10 @@
 import type { Result } from '../../../contracts/index.ts'
-import { asText, type Dialect, MYSQL_SERVER, PROBE, plain, statement } from '../../sql/index.ts'
+import { asText, type Dialect, MYSQL_ONLY, MYSQL_SERVER, PROBE, plain, statement } from '../../sql/index.ts'
 import { answered, classify, doomOf } from '../errors.ts'
 import { admin, traces } from './admin.ts'
 import { aside } from './aside.ts'
 import { checks } from './checkup.ts'
+import { clock } from './clock.ts'
 import { endpoints } from './endpoints.ts'
 import { failed, failing, held } from './failed.ts'
 import { MS, NOW, tables } from './fragments.ts'
@@ -62,6 +63,7 @@ export function dialect(database: string, prefix: string): Dialect {
     operations: operations(full),
     pauses: pauses(full),
     samples: samples(full),
+    clock: clock(full),
     admin: admin(full, checks(database, prefix)),
     status: status(full, database, prefix),
     traces: traces(full),
@@ -95,14 +97,15 @@ create table if not exists ${prefix}migrations (
   version int not null primary key,
   name varbinary(255) not null,
   checksum varbinary(64) not null,
+  compatible_from int not null,
   applied_at datetime(6) not null
 ) engine = innodb row_format = dynamic`),
-    applied: plain(`select version, checksum from ${applied}`),
+    applied: plain(`select version, checksum, compatible_from from ${applied}`),
     // Galera. A comment to MySQL; a MariaDB that was built without it does not know the variable.
     caughtUp: plain('/*M! set statement wsrep_sync_wait = 1 for */ select 1'),
     done: statement(
-      `insert into ${prefix}migrations (version, name, checksum, applied_at) values (?, ?, ?, ${NOW})`,
-      (version, name, checksum) => [version, bytes(name), bytes(checksum)],
+      `insert into ${prefix}migrations (version, name, checksum, compatible_from, applied_at) values (?, ?, ?, ?, ${NOW})`,
+      (version, name, checksum, compatibleFrom) => [version, bytes(name), bytes(checksum), compatibleFrom],
     ),
     checks: [],
   }
@@ -114,7 +117,11 @@ function transactions(): Dialect['transactions'] {
     guard: {
       set: [plain('savepoint hapax')],
       release: [plain('release savepoint hapax')],
-      check: [plain('release savepoint hapax'), plain('savepoint hapax')],
+      // One round trip on MariaDB. If the release fails, no new savepoint may be set.
+      check: [
+        plain(`${MYSQL_ONLY} release savepoint hapax */`),
+        plain('/*M!100000 begin not atomic release savepoint hapax; */ savepoint hapax /*M!100000 ; end */'),
+      ],
       rollback: [plain('rollback to savepoint hapax')],
     },
     backend: (answers) => backendOf(answers),

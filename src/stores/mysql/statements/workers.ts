@@ -27,11 +27,16 @@ select id, name, serves, ${MS('started_at')} as started_at, ${SILENT} as silent_
   ${MS(NOW)} as listed_at
 from ${workers} order by id`),
     // Found without locks, so that those who are alive never wait.
-    lockDead: plain(`
+    // Workers keep no session whose end the server could report.
+    attend: undefined,
+    lockDead: statement(
+      `
 select m.id, m.in_hand, m.alone
 from (select id from ${workers} where ${SILENT} > ttl_ms limit 1000) as dead
   straight_join ${workers} as m ${BY_KEY} on m.id = dead.id
-where ${SILENT} > ttl_ms order by m.id for update skip locked`),
+where ${SILENT} > ttl_ms order by m.id for update skip locked`,
+      () => [],
+    ),
     // A row that is locked is being worked on: its worker is slow to be heard, not dead.
     suspect: statement(
       `

@@ -146,7 +146,7 @@ select 'failed' as place, ${SEQ('failed')} as seq, origin, consumer as scope, so
   reason, held_seq::text as held_seq, replaced_by, error, failures, history
 from ${schema}.failed where ${where}`
   const sentText = (where: string) => `
-select 'sent' as place, relay as scope, source, type, attributes, ${MS('sent_at')} as at from ${schema}.sent where ${where}`
+select 'sent' as place, relay as scope, source, type, attributes, ${MS('sent_at')} as at from ${schema}.sent where ${where} order by seq`
   const inboxText = (where: string) => `
 select 'inbox' as place, ${SEQ('inbox')} as seq, consumer as scope, source, type, attributes, ${MS('created_at')} as at, attempts, key,
   lease_token is not null as leased, ${MS('available_at')} as due_at, ${MS('held_at')} as held_at, error, failures, history
@@ -154,7 +154,7 @@ from ${schema}.inbox where ${where}`
   // An id may be longer than what an index takes.
   const auditText = `
 select 'audit' as place, consumer as scope, source, type, ${MS('at')} as at, action, actor, note
-from ${schema}.audit where left(id, 100) = left($1::text, 100) and id = $2::text`
+from ${schema}.audit where left(id, 100) = left($1::text, 100) and id = $2::text order by seq`
   const responsesText = `
 select 'response' as place, p.consumer as scope, r.source, r.type, ${MS('p.created_at')} as at, p.status, ${MS('p.expires_at')} as expires_at
 from ${schema}.responses p left join ${schema}.receipts r on r.consumer = p.consumer and r.message_key = p.message_key

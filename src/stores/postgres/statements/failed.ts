@@ -2,7 +2,7 @@
 // Failed messages keep their name (number and mark) through a retry: what a person noted down still finds them.
 
 import { errorHash } from '../../../base/index.ts'
-import type { FailedWhere, Origin, Param } from '../../../contracts/index.ts'
+import type { FrozenFailed, Origin, Param } from '../../../contracts/index.ts'
 import { encodeText, laneOf, laneOfKey, numberOf, type StoredMessage } from '../../../message/index.ts'
 import {
   errorJson,
@@ -12,21 +12,23 @@ import {
   statement,
 } from '../../sql/index.ts'
 import { array } from '../literal.ts'
-import { AGO, AT, COLUMNS, HISTORY, LINE, MS, ROW_MESSAGE, SEQ } from './fragments.ts'
+import { AGO, AT, COLUMNS, DUE_NOW, HISTORY, LINE, MS, ROW_MESSAGE, SEQ } from './fragments.ts'
 import { encoded, inOrder, messageArrays, numberOrNull, one } from './rows.ts'
 
 /** A message as eight parameters. */
 const VALUES = `$1::uuid, $2::text, $3::text, $4::text, $5::text, $6::text, $7::bytea, decode($8::text, 'hex')`
 const FAILED = `${SEQ('m')} as seq, m.origin, m.consumer, ${ROW_MESSAGE}, m.attempts, m.reason, m.error, m.error_hash,
   ${MS('m.failed_at')} as failed_at, m.held_seq::text as held_seq, m.replaced_by, m.failures, m.history`
+/** The number of the failure; differs from `seq` if the row kept its `seq` through a retry. */
+const FAILURE = 'coalesce(m.failure_seq, m.seq)'
 const FAILED_WHERE = `(values ($1::text, $2::text, $3::text, $4::text, $5::text, $6::float8, $7::float8, $8::float8, $9::float8,
-  $10::boolean)) as f (origin, consumer, type, reason, error_hash, older, newer, since, until, replaced)
+  $10::boolean, $11::bigint)) as f (origin, consumer, type, reason, error_hash, older, newer, since, until, replaced, failure)
 where (f.origin is null or m.origin = f.origin) and (f.consumer is null or m.consumer = f.consumer)
   and (f.type is null or m.type = f.type) and (f.reason is null or m.reason = f.reason)
   and (f.error_hash is null or m.error_hash = f.error_hash)
   and (f.older is null or m.failed_at < ${AGO('f.older')}) and (f.newer is null or m.failed_at >= ${AGO('f.newer')})
   and (f.since is null or m.failed_at >= ${AT('f.since')}) and (f.until is null or m.failed_at < ${AT('f.until')})
-  and (m.replaced_by is not null) = f.replaced`
+  and (m.replaced_by is not null) = f.replaced and (f.failure is null or ${FAILURE} <= f.failure)`
 
 /** How messages get into the failed store. */
 export function failing(schema: string): FailingStatements {
@@ -70,7 +72,7 @@ select consumer, message_key, source, id, type, key, attributes, data, fingerpri
   ${HISTORY('history', '$2::integer', '$8::text')}
 from ${schema}.inbox where seq = $6::bigint and mark = $7::bigint
 on conflict (consumer, message_key, fingerprint, origin) do update
-set held_seq = coalesce(failed.held_seq, excluded.held_seq), replaced_by = null`,
+set held_seq = coalesce(failed.held_seq, excluded.held_seq), replaced_by = null, failure_seq = excluded.seq`,
       ({ seq, attempts, reason, error, entry, hold }) => [
         String(hold),
         attempts,
@@ -91,7 +93,7 @@ select 'outbox', relay, message_key, source, id, type, key, attributes, data, fi
   ${HISTORY('history', 'attempts + 1', '$7::text')}
 from ${schema}.outbox where seq = $5::bigint and mark = $6::bigint
 on conflict (consumer, message_key, fingerprint, origin) do update
-set held_seq = coalesce(failed.held_seq, excluded.held_seq), replaced_by = null`,
+set held_seq = coalesce(failed.held_seq, excluded.held_seq), replaced_by = null, failure_seq = excluded.seq`,
       ({ seq, reason, error, entry, hold }) => [
         String(hold),
         reason,
@@ -110,8 +112,8 @@ export function failed(schema: string): FailedStatements {
     list: statement(
       `
 select ${FAILED} from ${schema}.failed m, ${FAILED_WHERE}
-  and m.seq < coalesce($11::bigint, 9223372036854775807)
-order by m.seq desc limit $12::integer`,
+  and m.seq < coalesce($12::bigint, 9223372036854775807)
+order by m.seq desc limit $13::integer`,
       ({ before, limit, ...where }) => [...failedParams(where), numberOrNull(before), limit],
     ),
     count: statement(`select count(*) as count from ${schema}.failed m, ${FAILED_WHERE}`, (where) =>
@@ -125,7 +127,7 @@ from (
     ${MS('min(m.failed_at)')} as first_at, ${MS('max(m.failed_at)')} as last_at, max(m.seq) as seq
   from ${schema}.failed m, ${FAILED_WHERE}
   group by m.origin, m.consumer, m.type, m.reason, m.error_hash
-  order by count(*) desc, max(m.seq) desc limit $11::integer
+  order by count(*) desc, max(m.seq) desc limit $12::integer
 ) as g join ${schema}.failed newest on newest.seq = g.seq
 order by g.count desc, g.seq desc`,
       (where, limit) => [...failedParams(where), limit],
@@ -133,15 +135,15 @@ order by g.count desc, g.seq desc`,
     seqs: statement(
       `
 select ${SEQ('m')} as seq from ${schema}.failed m, ${FAILED_WHERE}
-  and m.seq > coalesce($11::bigint, 0)
-order by m.seq limit $12::integer`,
+  and m.seq > coalesce($12::bigint, 0)
+order by m.seq limit $13::integer`,
       (where, after, limit) => [...failedParams(where), numberOrNull(after), limit],
     ),
     freeze: statement(
       `
-select c.count, ${SEQ('newest')} as last from (
-  select count(*) as count, max(seq) as seq from (
-    select m.seq from ${schema}.failed m, ${FAILED_WHERE} order by m.seq limit $11::bigint) as rows
+select c.count, ${SEQ('newest')} as last, c.failure::text as failure from (
+  select count(*) as count, max(seq) as seq, max(failure) as failure from (
+    select m.seq, ${FAILURE} as failure from ${schema}.failed m, ${FAILED_WHERE} order by m.seq limit $12::bigint) as rows
 ) as c left join ${schema}.failed newest on newest.seq = c.seq`,
       (where, limit) => [...failedParams(where), limit],
     ),
@@ -150,7 +152,7 @@ select c.count, ${SEQ('newest')} as last from (
     ),
     lock: statement(
       `
-select ${SEQ('m')} as seq, m.origin, m.consumer,
+select ${SEQ('m')} as seq, m.origin, m.consumer, ${FAILURE}::text as failure, m.replaced_by,
   case m.origin
     when 'outbox' then (select ${SEQ('o')} from ${schema}.outbox o
       where o.seq = m.held_seq and o.message_key = m.message_key and o.held_at is not null)
@@ -206,7 +208,7 @@ order by m.key, m.seq limit 1 for update`,
     unhold: statement(
       `
 update ${schema}.${origin} set failed_seq = $3::bigint, failed_mark = $4::bigint, held_at = null, aside = false, waits = false,
-  error = null, available_at = clock_timestamp(), ${counts[origin]}
+  error = null, ${DUE_NOW}, ${counts[origin]}
 where seq = $1::bigint and mark = $2::bigint`,
       (seq, failedSeq) => [...one(seq), ...one(failedSeq)],
     ),
@@ -214,7 +216,7 @@ where seq = $1::bigint and mark = $2::bigint`,
       `
 update ${schema}.${origin} set (${COLUMNS}) = row (${VALUES}),
   failed_seq = null, failed_mark = null, held_at = null, aside = false, waits = false, error = null,
-  failures = 0, history = null, available_at = clock_timestamp(), ${counts[origin]}
+  failures = 0, history = null, ${DUE_NOW}, ${counts[origin]}
 where seq = $9::bigint and mark = $10::bigint`,
       (seq, message) => [...columns(message), ...one(seq)],
     ),
@@ -274,7 +276,8 @@ where seq = $9::bigint and mark = $10::bigint`,
 /** Unless another row has the number, as after a fail-over. */
 function keepNumber(schema: string, table: Origin, scope: string): string {
   return `
-update ${schema}.failed as f set seq = m.failed_seq, mark = m.failed_mark from ${schema}.${table} as m
+update ${schema}.failed as f
+set seq = m.failed_seq, mark = m.failed_mark, failure_seq = coalesce(f.failure_seq, f.seq) from ${schema}.${table} as m
 where m.seq = $1::bigint and m.mark = $2::bigint and m.failed_seq is not null
   and f.consumer = m.${scope} and f.message_key = m.message_key and f.fingerprint = m.fingerprint and f.origin = '${table}'
   and not exists (select 1 from ${schema}.failed as other where other.seq = m.failed_seq)`
@@ -288,9 +291,10 @@ function columns(message: StoredMessage): readonly Param[] {
 }
 
 /** The parameters of `FAILED_WHERE`. */
-function failedParams(where: FailedWhere): readonly Param[] {
-  const { origin, consumer, type, reason, errorHash, olderThanMs, newerThanMs, since, until, replaced = false } = where
+function failedParams(where: FrozenFailed): readonly Param[] {
+  const { origin, consumer, type, reason, errorHash, olderThanMs, newerThanMs, since, until } = where
+  const { replaced = false, lastFailure = null } = where
   const texts = [origin ?? null, consumer ?? null, encoded(type), reason ?? null, errorHash ?? null]
   const times = [olderThanMs ?? null, newerThanMs ?? null, since?.getTime() ?? null, until?.getTime() ?? null]
-  return [...texts, ...times, String(replaced)]
+  return [...texts, ...times, String(replaced), lastFailure]
 }

@@ -6,6 +6,10 @@ import { REMEMBERED } from '../../../message/index.ts'
 export const MS = (column: string): string => `floor(extract(epoch from ${column}) * 1000)::bigint`
 /** A time so many milliseconds from now. By the clock, not by the start of the transaction, which may be long ago. */
 export const LATER = (parameter: string): string => `clock_timestamp() + ${parameter} * interval '1 millisecond'`
+/** Makes a row due so many milliseconds from now. Records the current time as well, in case the clock goes back. */
+export const DUE_IN = (parameter: string): string => `available_at = ${LATER(parameter)}, set_at = clock_timestamp()`
+/** Makes a row due. */
+export const DUE_NOW = 'available_at = clock_timestamp(), set_at = clock_timestamp()'
 /** What names a row: its number and its mark. */
 export const SEQ = (table: string): string => `${table}.seq || '-' || ${table}.mark`
 /**

@@ -13,7 +13,7 @@ import {
   statement,
 } from '../../sql/index.ts'
 import { array } from '../literal.ts'
-import { BACKEND, BACKEND_TEXT, HISTORY, INBOX, INBOX_AGE, LATER, LINE, MS, ROWS, SEQ } from './fragments.ts'
+import { BACKEND, BACKEND_TEXT, DUE_IN, HISTORY, INBOX, INBOX_AGE, LATER, LINE, MS, ROWS, SEQ } from './fragments.ts'
 import { inOrder, messageArrays, named, one } from './rows.ts'
 import { store } from './store.ts'
 
@@ -155,7 +155,7 @@ where mine.seq = any ($1::text::bigint[]) and mine.ordered and exists (
     reschedule: statement(
       `
 update ${schema}.inbox set attempts = $1::integer, lost = $2::integer, starts = 0,
-  available_at = ${LATER('$3::float8')}, error = $4::text, lease_token = null,
+  ${DUE_IN('$3::float8')}, error = $4::text, lease_token = null,
   failures = failures + case when ${REPEATED} then 0 else 1 end,
   history = case when ${REPEATED} then history else ${HISTORY('history', '$1::integer', '$8::text')} end
 where seq = $5::bigint and mark = $6::bigint and lease_token is not distinct from $7::uuid`,
@@ -182,6 +182,19 @@ update ${schema}.inbox set held_at = clock_timestamp(), aside = true, waits = fa
 where seq = $3::bigint and mark = $4::bigint`,
       ({ seq, attempts, error, entry }) => [attempts, errorJson(error), ...one(seq), entry],
     ),
+    // In the order of the index: without it, the planner reads the table until it has found enough.
+    loose: statement(
+      `
+select ${SEQ('inbox')} as seq, key from ${schema}.inbox
+where consumer = $1::text and not ordered and key is not null order by lane, available_at, seq limit $2::integer`,
+      (consumer, limit) => [consumer, limit],
+    ),
+    addOrder: statement(
+      `
+update ${schema}.inbox set ordered = true, lane = $1::smallint, key = coalesce($2::text, key)
+where ${ROWS('$3', '$4')} and not ordered`,
+      (seqs, lane, key) => [lane, key && encodeText(key), ...named(seqs)],
+    ),
     find: statement(
       `
 select ${SEQ('inbox')} as seq from ${schema}.inbox
@@ -204,14 +217,14 @@ order by inbox.seq for update skip locked`,
     ),
     lease: statement(
       `
-update ${schema}.inbox set lease_token = $1::uuid, fence = fence + 1, available_at = ${LATER('$2::float8')}
+update ${schema}.inbox set lease_token = $1::uuid, fence = fence + 1, ${DUE_IN('$2::float8')}
 where ${ROWS('$3', '$4')}`,
       (seqs, token, leaseMs) => [token, leaseMs, ...named(seqs)],
     ),
     // A row that is locked cannot be taken over either; the others do not wait for it.
     renew: statement(
       `
-update ${schema}.inbox set available_at = ${LATER('$1::float8')}
+update ${schema}.inbox set ${DUE_IN('$1::float8')}
 where seq in (
   select seq from ${schema}.inbox
   where seq = any ($2::text::bigint[]) and lease_token = any ($3::text::uuid[]) and held_at is null
@@ -221,7 +234,7 @@ where seq in (
     ),
     release: statement(
       `
-update ${schema}.inbox set lease_token = null, available_at = ${LATER('$1::float8')}
+update ${schema}.inbox set lease_token = null, ${DUE_IN('$1::float8')}
 where seq = $2::bigint and mark = $3::bigint and lease_token = $4::uuid and fence = $5::bigint and held_at is null`,
       ({ seq, token, fence }, delayMs) => [delayMs, ...one(seq), token, fence],
     ),

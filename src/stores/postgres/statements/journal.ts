@@ -9,6 +9,8 @@ import { one } from './rows.ts'
 
 /** The journal of outside calls. */
 export function journal(schema: string): JournalStatements {
+  // After the existing ones; writers hold the lock of the lease row.
+  const place = `(select count(*) from ${schema}.effects e where e.consumer = $1::text and e.message_key = $2::uuid)`
   return {
     lock: statement(
       `
@@ -22,16 +24,16 @@ for update of i`,
     ),
     begin: statement(
       `
-insert into ${schema}.effects (consumer, message_key, name, token, state, attempts)
-values ($1::text, $2::uuid, $3::text, $4::uuid, 'started', 1)
+insert into ${schema}.effects (consumer, message_key, name, token, state, attempts, place)
+values ($1::text, $2::uuid, $3::text, $4::uuid, 'started', 1, ${place})
 on conflict (consumer, message_key, name) do update set token = excluded.token, state = 'started',
   attempts = effects.attempts + 1, last_at = clock_timestamp()`,
       (effect, token) => [...ofEffect(effect), token],
     ),
     end: statement(
       `
-insert into ${schema}.effects (consumer, message_key, name, token, state, attempts, result, error)
-values ($1::text, $2::uuid, $3::text, $4::uuid, $5::text, 1, $6::text, $7::text)
+insert into ${schema}.effects (consumer, message_key, name, token, state, attempts, result, error, place)
+values ($1::text, $2::uuid, $3::text, $4::uuid, $5::text, 1, $6::text, $7::text, ${place})
 on conflict (consumer, message_key, name) do update set token = excluded.token, state = excluded.state,
   result = excluded.result, error = excluded.error, last_at = clock_timestamp()`,
       (effect, token, { state, result, error }) => [
@@ -58,7 +60,7 @@ for update of e, f`,
       `
 select name, state, token::text as token, attempts, result, error, ${MS('first_at')} as first_at,
   ${MS('last_at')} as last_at
-from ${schema}.effects where consumer = $1::text and message_key = $2::uuid order by effects.first_at, name`,
+from ${schema}.effects where consumer = $1::text and message_key = $2::uuid order by place, name`,
       (consumer, messageKey) => [consumer, messageKey],
     ),
     // One lookup for each of them: as a join, it may be planned to read all receipts of the consumer, once for each effect.

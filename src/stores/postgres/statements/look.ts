@@ -18,21 +18,48 @@ export function look(schema: string): (shares: readonly Share[]) => Statement {
   return (shares) => {
     const having = (wanted: readonly Share[]): readonly Origin[] =>
       (['inbox', 'outbox'] as const).filter((table) => wanted.some((share) => share.table === table))
-    const tables = having(shares)
+    const tables = having(shares.filter(isUsual))
     const reviewed = having(shares.filter((share) => share.all))
-    const name = `${tables.join()} ${reviewed.join()}`
-    const text = texts.get(name) ?? statement(schema, tables, reviewed)
+    const overdue = having(shares.filter((share) => !isUsual(share)))
+    const name = `${tables.join()} ${reviewed.join()} ${overdue.join()}`
+    const text = texts.get(name) ?? statement(schema, tables, reviewed, overdue)
     texts.set(name, text)
-    return { text, params: tables.flatMap((table) => columns(shares, table)) }
+    const usual = tables.flatMap((table) => columns(shares, table))
+    return { text, params: [...usual, ...overdue.flatMap((table) => overdueColumns(shares, table))] }
   }
 }
 
+function isUsual({ overdueMs }: Share): boolean {
+  return overdueMs === undefined
+}
+
+function sharesOf(
+  shares: readonly Share[],
+  table: Origin,
+  which: (share: Share) => boolean,
+): readonly { readonly share: Share; readonly index: number }[] {
+  return shares.map((share, index) => ({ share, index })).filter(({ share }) => share.table === table && which(share))
+}
+
+/** The shares of overdue rows of a table, column by column: share, scope, page, types, lanes, milliseconds. */
+function overdueColumns(shares: readonly Share[], table: Origin): readonly string[] {
+  const rows = sharesOf(shares, table, (share) => !isUsual(share))
+  return [
+    array(rows.map(({ index }) => index)),
+    array(rows.map(({ share }) => share.scope)),
+    array(rows.map(({ share }) => pageOf(share))),
+    array(rows.map(({ share }) => array(share.types.map(encodeText)))),
+    array(rows.map(({ share }) => array(share.lanes))),
+    array(rows.map(({ share }) => share.overdueMs ?? 0)),
+  ]
+}
+
 /**
- * The shares of a table, column by column: share, scope, page, types, lanes, after, all; types, lanes and after are lists as
+ * The usual shares of a table, column by column: share, scope, page, types, lanes, after, all; types, lanes and after are lists as
  * texts.
  */
 function columns(shares: readonly Share[], table: Origin): readonly string[] {
-  const rows = shares.map((share, index) => ({ share, index })).filter(({ share }) => share.table === table)
+  const rows = sharesOf(shares, table, isUsual)
   return [
     array(rows.map(({ index }) => index)),
     array(rows.map(({ share }) => share.scope)),
@@ -54,8 +81,17 @@ interface Table {
   readonly starts: string
 }
 
-function statement(schema: string, tables: readonly Origin[], reviewed: readonly Origin[]): string {
-  const shares = tables.map((table, index) => givenShares(table, COLUMNS * index))
+function statement(
+  schema: string,
+  tables: readonly Origin[],
+  reviewed: readonly Origin[],
+  overdue: readonly Origin[],
+): string {
+  const before = COLUMNS * tables.length
+  const shares = [
+    ...tables.map((table, index) => givenShares(table, COLUMNS * index)),
+    ...overdue.map((table, index) => givenOverdue(table, before + OVERDUE_COLUMNS * index)),
+  ]
   const inbox = {
     name: 'inbox',
     table: `${schema}.inbox`,
@@ -76,11 +112,24 @@ function statement(schema: string, tables: readonly Origin[], reviewed: readonly
     const review = reviewed.includes(name) ? [keyed(table, 's.whole', table.ordered)] : []
     return [loose, keyed(table, 'not s.whole', `${table.ordered} and not i.aside`), ...review, timed(schema, table)]
   })
-  return `with ${shares.join(', ')}${parts.join('\nunion all')}`
+  const late = overdue.map((table) => (table === 'inbox' ? overdueInbox(schema) : overdueOutbox(schema)))
+  return `with ${shares.join(', ')}${[...parts, ...late].join('\nunion all')}`
 }
 
-/** How many parameters the shares of a table are. */
+/** Parameter counts: of the usual shares of a table, and of those of overdue rows. */
 const COLUMNS = 7
+const OVERDUE_COLUMNS = 6
+
+/** The time before which a row is overdue, constant for the whole statement. */
+function givenOverdue(table: Origin, before: number): string {
+  const [share, scope, page, types, lanes, ms] = [1, 2, 3, 4, 5, 6].map((nth) => `$${before + nth}::text`)
+  return `${table}_overdue as (
+  select share, scope, page, types::text[] as types, lanes, now() - ms * interval '1 millisecond' as due
+  from unnest(${share}::integer[], ${scope}::text[], ${page}::integer[], ${types}::text[], ${lanes}::text[],
+    ${ms}::integer[]) as s (share, scope, page, types, lanes, ms)
+  offset 0
+)`
+}
 
 function givenShares(table: Origin, before: number): string {
   const [share, scope, page, types, lanes, afters, whole] = [1, 2, 3, 4, 5, 6, 7].map((nth) => `$${before + nth}::text`)
@@ -155,6 +204,46 @@ cross join lateral (
   from ${schema}.outbox i
   where i.relay = s.scope and i.lane = l.lane and i.key is null and i.available_at > now()
   order by i.available_at, i.seq limit 1)
+) as r
+group by s.share, l.lane, r.type`
+}
+
+/** Lanes of other workers: uses the same index, whose first entry is usually not overdue. */
+function overdueInbox(schema: string): string {
+  return `
+select s.share, string_agg(${SEQ('r')}, ',') as seq, r.type, l.lane, null as key, string_agg(r.bytes::text, ',') as bytes,
+  string_agg(r.ms::text, ',') as ms, false as held, 0 as starts, false as timed
+from inbox_overdue as s
+cross join lateral (
+  select from ${schema}.inbox i where i.consumer = s.scope and not i.ordered
+  order by i.consumer, i.lane, i.available_at, i.seq limit 1
+) as there
+cross join lateral unnest(s.lanes::smallint[]) as l (lane)
+cross join lateral (
+  select i.seq, i.mark, i.type, octet_length(i.data) as bytes, ${WAIT} as ms
+  from ${schema}.inbox i
+  where i.consumer = s.scope and i.lane = l.lane and not i.ordered and i.available_at <= s.due and ${OF_TYPES(schema)}
+    and i.starts = 0
+  order by i.available_at, i.seq limit s.page
+) as r
+group by s.share, l.lane, r.type`
+}
+
+function overdueOutbox(schema: string): string {
+  return `
+select s.share, string_agg(${SEQ('r')}, ',') as seq, r.type, l.lane, null as key, string_agg(r.bytes::text, ',') as bytes,
+  string_agg(r.ms::text, ',') as ms, false as held, 0 as starts, false as timed
+from outbox_overdue as s
+cross join lateral (
+  select from ${schema}.outbox i where i.relay = s.scope and i.key is null
+  order by i.relay, i.lane, i.available_at, i.seq limit 1
+) as there
+cross join lateral unnest(s.lanes::smallint[]) as l (lane)
+cross join lateral (
+  select i.seq, i.mark, i.type, octet_length(i.data) as bytes, ${WAIT} as ms
+  from ${schema}.outbox i
+  where i.relay = s.scope and i.lane = l.lane and i.key is null and i.available_at <= s.due
+  order by i.available_at, i.seq limit s.page
 ) as r
 group by s.share, l.lane, r.type`
 }

@@ -35,10 +35,10 @@ export function operations(schema: string): OperationStatements {
       `
 insert into ${table} (id, kind, conditions, per_second, up_to, up_to_mark, total, actor, note)
 values ($1::text, $2::text, $3::text, $4::float8, $5::bigint, $6::bigint, $7::bigint, $8::text, $9::text)`,
-      ({ work, draft, audit, upTo, total }) => [
+      ({ work, draft, audit, upTo, lastFailure, total }) => [
         encodeText(draft.id),
         work.kind,
-        conditionsJson({ work }),
+        conditionsJson({ work, lastFailure }),
         draft.perSecond,
         ...(upTo === null ? [null, null] : one(upTo)),
         total,

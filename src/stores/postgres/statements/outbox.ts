@@ -12,7 +12,7 @@ import {
   statement,
 } from '../../sql/index.ts'
 import { array } from '../literal.ts'
-import { AGO, AT, COLUMNS, ENTERED, HISTORY, LATER, MS, ROW_MESSAGE, ROWS, SEQ } from './fragments.ts'
+import { AGO, AT, COLUMNS, DUE_IN, ENTERED, HISTORY, LATER, MS, ROW_MESSAGE, ROWS, SEQ } from './fragments.ts'
 import { encoded, messageArrays, named, numberOrNull, one } from './rows.ts'
 
 const SENT_WHERE = `(values ($1::text, $2::text, $3::float8, $4::float8, $5::float8, $6::float8))
@@ -47,7 +47,7 @@ where ${ROWS('$1', '$2')} order by outbox.seq`,
     )
   const [read, readAged] = [reading(MESSAGE), reading(`${MESSAGE}, ${AGE}`)]
   const postponeText = `
-update ${schema}.outbox set attempts = attempts + 1, available_at = ${LATER('m.delay_ms')}, error = m.error,
+update ${schema}.outbox set attempts = attempts + 1, ${DUE_IN('m.delay_ms')}, error = m.error,
   failures = failures + 1, history = ${HISTORY('history', 'attempts + 1', 'm.entry')}
 from unnest($1::text::bigint[], $2::text::bigint[], $3::text::float8[], $4::text::text[], $5::text::text[])
   as m (seq, mark, delay_ms, error, entry)

@@ -39,7 +39,10 @@ set done = samples.done + excluded.done, duplicates = samples.duplicates + exclu
         ],
       },
     ],
-    forget: statement(`delete from ${table} where at < ${AGO('$1::float8')}`, (keepMs) => [keepMs]),
+    forget: statement(
+      `delete from ${table} where at < ${AGO('$1::float8')} or at > clock_timestamp() + interval '1 minute'`,
+      (keepMs) => [keepMs],
+    ),
     list: statement(
       `
 select ${MS('s.at')} as at, s.origin, s.scope, sum(s.done)::bigint as done, sum(s.duplicates)::bigint as duplicates,

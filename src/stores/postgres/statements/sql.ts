@@ -5,6 +5,7 @@ import { answered, classify, doomOf } from '../errors.ts'
 import { admin, traces } from './admin.ts'
 import { aside } from './aside.ts'
 import { encodingCheck } from './checkup.ts'
+import { clock } from './clock.ts'
 import { endpoints } from './endpoints.ts'
 import { failed, failing, held } from './failed.ts'
 import { MS, SERVER } from './fragments.ts'
@@ -33,6 +34,8 @@ export function dialect(schema: string, listen = true): Dialect {
     name: 'postgres',
     isolationLevels: ['read committed', 'repeatable read', 'serializable'],
     parallelWriters: true,
+    // Each border is a subtransaction. PostgreSQL lists 64 of them for other sessions, which have to look up each one if there are more.
+    mostBorders: 50,
 
     classify,
     doomOf,
@@ -58,6 +61,7 @@ export function dialect(schema: string, listen = true): Dialect {
     operations: operations(schema),
     pauses: pauses(schema),
     samples: samples(schema),
+    clock: clock(schema),
     admin: admin(schema),
     status: status(schema),
     traces: traces(schema),
@@ -98,14 +102,15 @@ create table if not exists ${schema}.migrations (
   version integer primary key,
   name text not null,
   checksum text not null,
+  compatible_from integer not null,
   applied_at timestamptz not null default clock_timestamp()
 )`),
-    applied: plain(`select version, checksum from ${schema}.migrations`),
+    applied: plain(`select version, checksum, compatible_from from ${schema}.migrations`),
     caughtUp: undefined,
     done: statement(
       `
-insert into ${schema}.migrations (version, name, checksum) values ($1::integer, $2::text, $3::text)`,
-      (version, name, checksum) => [version, name, checksum],
+insert into ${schema}.migrations (version, name, checksum, compatible_from) values ($1::integer, $2::text, $3::text, $4::integer)`,
+      (version, name, checksum, compatibleFrom) => [version, name, checksum, compatibleFrom],
     ),
     checks: [encodingCheck],
   }

@@ -7,6 +7,9 @@ import { array } from '../literal.ts'
 import { MS, ROWS } from './fragments.ts'
 import { named } from './rows.ts'
 
+/** Whether the session of a worker exists. Every role may see pids; one that was reused only delays the notice of a death. */
+const THERE = 'coalesce(session in (select pid from pg_stat_activity), true)'
+
 /** The workers. */
 export function workers(schema: string): WorkerStatements {
   // The commit does not wait for the disk: if the server loses the last moments, no process has died.
@@ -31,11 +34,19 @@ on conflict do nothing`,
     list: plain(`
 select id, name, serves, ${MS('started_at')} as started_at, ${MS('clock_timestamp() - heartbeat_at')} as silent_ms,
   clock_timestamp() - heartbeat_at <= ttl_ms * interval '1 millisecond' as alive, in_hand,
-  ${MS('clock_timestamp()')} as listed_at
+  ${MS('clock_timestamp()')} as listed_at, session, ${THERE} as there
 from ${schema}.workers order by id`),
-    lockDead: plain(`
+    attend: statement(
+      `update ${schema}.workers set session = $1::integer where id = any ($2::text::text[])`,
+      (ids, session) => [session, array(ids)],
+    ),
+    lockDead: statement(
+      `
 select id, in_hand, alone from ${schema}.workers
-where clock_timestamp() - heartbeat_at > ttl_ms * interval '1 millisecond' order by id for update skip locked`),
+where clock_timestamp() - heartbeat_at > ttl_ms * interval '1 millisecond'
+  or id = any ($1::text::text[]) and not ${THERE} order by id for update skip locked`,
+      (ended) => [array(ended)],
+    ),
     // A row that is locked is being worked on: its worker is slow to be heard, not dead.
     suspect: statement(
       `

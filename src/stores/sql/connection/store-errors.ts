@@ -38,13 +38,25 @@ export class StoreErrors {
     return this.ofTransaction(error, 'committing', signal)
   }
 
-  /** The error of a handler that was cut off, with what is known of its transaction: it may have ended it itself. */
-  ofFate(error: unknown, fate: Fate): unknown {
+  /**
+   * The error of a handler that was cut off, given the fate of its transaction, which it may have ended itself. `doubt`: whether it sent a
+   * statement that can do that, if the connection observed its statements.
+   */
+  ofFate(error: unknown, fate: Fate, doubt: boolean | undefined): unknown {
     if (fate === 'committed') return brokenAtomicity(error)
+    if (fate === 'aborted') return error
+    const late = isHapaxError(error, 'handler-timeout')
     // It waited for a database that had gone.
-    if (fate === 'elsewhere' && isHapaxError(error, 'handler-timeout')) return doomed('lost', error)
-    if (fate !== 'aborted' || !isHapaxError(error, 'handler-timeout')) return error
-    return new HapaxError(error.code, error.message, { cause: error.cause, fields: { ...error.fields, undone: true } })
+    const lost = fate === 'elsewhere' && late
+    const thrown = lost ? doomed('lost', error) : error
+    return (doubt ?? (late && !lost)) ? this.inDoubt(thrown) : thrown
+  }
+
+  /** The error of a transaction whose guard could not be checked, and which the handler may have committed. */
+  inDoubt(error: unknown): unknown {
+    if (!(error instanceof HapaxError)) return error
+    const { code, message, cause, fields } = error
+    return new HapaxError(code, message, { cause, fields: { ...fields, mayHaveCommitted: true } })
   }
 
   /** The error of a statement, or of a short transaction, that has nothing to do with a handler. */

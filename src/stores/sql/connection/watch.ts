@@ -37,6 +37,11 @@ export class TransactionWatch {
     if (this.#closed) throw transactionClosed()
   }
 
+  /** Whether it can no longer commit. */
+  get doomed(): boolean {
+    return this.#doom !== undefined
+  }
+
   assertNotDoomed(): void {
     if (this.#doom !== undefined) throw doomed(this.#doom.kind, this.#doom.error)
   }

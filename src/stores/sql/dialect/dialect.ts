@@ -15,6 +15,7 @@ import type {
 import type { Check } from '../checkup.ts'
 import type { AdminStatements, StatusStatements, TraceStatements } from './admin.ts'
 import type { AsideStatements } from './aside.ts'
+import type { ClockStatements } from './clock.ts'
 import type { EndpointStatements } from './endpoints.ts'
 import type { FailedStatements, FailingStatements, HeldStatements } from './failed.ts'
 import type { InboxStatements, LeaseStatements, ReceiptStatements } from './inbox.ts'
@@ -32,6 +33,11 @@ import type { SubscriptionStatements, WorkerStatements } from './workers.ts'
 /** The names of a migration's steps; the texts are those of the dialect. */
 export interface MigrationSource {
   readonly version: number
+  /**
+   * The oldest schema version whose code can run beside this migration: its own version if older processes would misread the tables; an
+   * earlier one if it only adds what they can ignore.
+   */
+  readonly compatibleFrom: number
   readonly name: string
   readonly sql: readonly string[]
 }
@@ -54,7 +60,7 @@ interface SchemaStatements {
   readonly unlock: readonly Statement[]
   /** Makes the table of migrations, if it is missing. */
   readonly table: Statement
-  /** version, checksum. */
+  /** version, checksum, compatible_from. */
   readonly applied: Statement
   /**
    * Is answered when this node has what other nodes of its cluster have acknowledged, where nodes lag behind each other. A server that is no
@@ -62,7 +68,7 @@ interface SchemaStatements {
    */
   readonly caughtUp: Statement | undefined
   /** Records a migration as applied. */
-  readonly done: Sql<[version: number, name: string, checksum: string]>
+  readonly done: Sql<[version: number, name: string, checksum: string, compatibleFrom: number]>
   /** What a worker looks at when it starts, beside the schema. */
   readonly checks: readonly Check[]
 }
@@ -102,6 +108,8 @@ export interface Dialect {
   readonly name: string
   readonly isolationLevels: readonly Isolation[]
   readonly parallelWriters: boolean
+  /** The maximum number of borders (`Unit.border`) per transaction; undefined: unlimited. */
+  readonly mostBorders?: number
 
   /** What an error of the database or its driver means; causes are looked at as well, because ORMs wrap errors. */
   classify(error: unknown): ErrorClass
@@ -131,6 +139,7 @@ export interface Dialect {
   readonly operations: OperationStatements
   readonly pauses: PauseStatements
   readonly samples: SampleStatements
+  readonly clock: ClockStatements
   readonly admin: AdminStatements
   readonly status: StatusStatements
   readonly traces: TraceStatements

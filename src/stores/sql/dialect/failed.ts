@@ -3,6 +3,7 @@ import type {
   FailedRow,
   FailedWhere,
   FinalFailure,
+  FrozenFailed,
   Origin,
   Refused,
   Statement,
@@ -29,14 +30,14 @@ export interface FailedStatements {
   /** origin, consumer, type, reason, error_hash, count, first_at, last_at, error, seq; most first. */
   readonly groups: Sql<[where: FailedWhere, limit: number]>
   /** seq, oldest first. Without the payload: changes in bulk read thousands of rows at a time. */
-  readonly seqs: Sql<[where: FailedWhere, after: string | undefined, limit: number]>
-  /** count and last: how many rows there are, counted up to the limit, and the name of the newest of them. */
-  readonly freeze: Sql<[where: FailedWhere, limit: number | null]>
+  readonly seqs: Sql<[where: FrozenFailed, after: string | undefined, limit: number]>
+  /** count, last and failure: the number of rows, counted up to the limit, the name of the newest one, and the number of the last failure. */
+  readonly freeze: Sql<[where: FrozenFailed, limit: number | null]>
   /** The columns of `list`. */
   readonly get: Sql<[seq: string]>
   /**
-   * Locks a failed row, and returns seq, origin, consumer, and held_seq if the row that it names is there and held.
-   * One that an edit has replaced is only found if `replaced` says so.
+   * Locks a failed row, and returns seq, origin, consumer, the number of its failure, replaced_by, and held_seq if the row that it names
+   * exists and is held. A row that an edit has replaced is only found if `replaced` is true.
    */
   readonly lock: Sql<[seq: string, replaced: boolean]>
   readonly delete: Sql<[seq: string]>
@@ -64,6 +65,9 @@ export interface HeldStatements {
   readonly back: Sql<[seq: string]>
   /** The same with another message. */
   readonly backEdited: Sql<[seq: string, message: StoredMessage]>
-  /** Gives the failed row of this inbox or outbox row the number and the mark that it had before a retry, unless they are taken. */
+  /**
+   * Gives the failed row of this inbox or outbox row the number and the mark that it had before a retry, unless they are taken. The number
+   * assigned to the new row stays in failure_seq and distinguishes this failure from the previous one.
+   */
   readonly keepNumber: Sql<[seq: string]>
 }

@@ -60,6 +60,10 @@ export interface InboxStatements {
   readonly lock: Sql<[seq: string, leaseToken: string | null]>
   /** Marks an inbox row as held, and ends its lease. */
   readonly hold: Sql<[row: Pick<FinalFailure, 'seq' | 'attempts' | 'error' | 'entry'>]>
+  /** seq and key of the unordered rows of a consumer that have a key. A plain read, without locks. */
+  readonly loose: Sql<[consumer: string, limit: number]>
+  /** Makes unordered rows ordered, in this lane, under this key, or, if null, under the key that they have. */
+  readonly addOrder: Sql<[seqs: readonly string[], lane: number, key: string | null]>
   /** seq of the row of a message. */
   readonly find: Sql<[consumer: string, messageKey: string]>
 }

@@ -11,7 +11,7 @@ export interface JournalStatements {
   readonly end: Sql<[effect: EffectRef, token: string, end: EffectEnd]>
   /** Locks an effect that is begun or unknown, and returns its token and source, id and type of its message's receipt. */
   readonly lockOpen: Sql<[effect: EffectRef, end: EffectEnd]>
-  /** name, state, token, attempts, result, error, first_at, last_at; in the order of first_at. */
+  /** name, state, token, attempts, result, error, first_at, last_at; in the order in which the effects first began. */
   readonly of: Sql<[consumer: string, messageKey: string]>
   /** Deletes effects whose receipt is gone, of messages behind one key and up to another. */
   readonly forget: Sql<[consumer: string, after: string, until: string]>

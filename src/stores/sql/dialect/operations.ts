@@ -14,12 +14,14 @@ export interface WrittenOperation {
   readonly draft: Pick<OperationDraft, 'id' | 'perSecond'>
   readonly audit: Audit
   readonly upTo: string | null
+  readonly lastFailure: string | null
   readonly total: number
 }
 
 /**
  * Statements on changes to many rows. The columns of an operation: id, kind, conditions (JSON), per_second, up_to, total, state,
- * after_row, done, gone, errors, error, actor, note, created_at, changed_at, ended_at, worked. `up_to` and `after_row` are names of rows.
+ * after_row, done, gone, errors, error, actor, note, created_at, changed_at, ended_at, worked. `up_to` and `after_row` are names of rows; the last
+ * failure is one of the conditions.
  */
 export interface OperationStatements {
   /** now: the time of the database. */

@@ -1,5 +1,5 @@
 import type { Row, Statement, StatusOptions, StoreAdmin, StoreStatus, Trace } from '../../../contracts/index.ts'
-import { type KeyRange, keyRange, messageKey } from '../../../message/index.ts'
+import { inTimeOrder, type KeyRange, keyRange, messageKey } from '../../../message/index.ts'
 import { CONTROL_MS } from '../calls.ts'
 import { asTrace } from '../operator-rows.ts'
 import { asEffect } from '../rows.ts'
@@ -18,6 +18,7 @@ export function sqlAdmin(parts: SqlParts): StoreAdmin {
   const query = (statement: Statement) => calls.run(statement)
   return {
     clean: async (step, olderThanMs, limit) => {
+      await calls.assertFits()
       const cleaned = await dialect.admin.clean(query, step, olderThanMs, limit)
       if (step.kind !== 'receipts' || step.dryRun) return cleaned
       // The journal of a message goes when its receipt has gone; here or in a later round.
@@ -55,9 +56,7 @@ async function trace(
   const byId = await traces(parts, [dialect.traces.audit(id), dialect.traces.responses(id)])
   const others = scan ? await traces(parts, dialect.traces.all(id)) : await byKey(parts, id, source, byId)
   const found = [...byId, ...others, ...(await effects(parts, id, others))]
-  return found
-    .filter((each) => source === undefined || each.source === source)
-    .sort((a, b) => a.at.getTime() - b.at.getTime())
+  return inTimeOrder(found.filter((each) => source === undefined || each.source === source))
 }
 
 async function byKey(

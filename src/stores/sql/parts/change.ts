@@ -25,15 +25,18 @@ export async function change(
   let unknown: unknown
   for (let run = 1; ; run++) {
     let sent = false
+    let isOther = false
     const follow = ({ rows: [row] }: Result, held: Result | undefined): readonly Statement[] | undefined => {
       step?.check(held)
-      sent = row !== undefined
-      return row && [...then(row), ...(step === undefined ? [] : [step.last])]
+      isOther = row !== undefined && step?.isOf(row, held) === false
+      sent = row !== undefined && !isOther
+      if (row === undefined || isOther) return undefined
+      return [...then(row), ...(step === undefined ? [] : [step.last])]
     }
     try {
       if (unknown !== undefined && (await step?.made())) return true
       const { rows } = await calls.short(first, follow, { before: step && [step.before] })
-      if (rows.length > 0) return true
+      if (rows.length > 0 && !isOther) return true
       if (unknown === undefined) return false
       if (await mine()) return true
       throw commitUnknown(unknown)

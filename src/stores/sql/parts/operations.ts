@@ -15,7 +15,7 @@ import { CONTROL_MS } from '../calls.ts'
 import type { Dialect } from '../dialect/dialect.ts'
 import { frozen } from '../frozen.ts'
 import { asOperation } from '../operation-rows.ts'
-import { asNumber, asSeq } from '../values.ts'
+import { asNumber, asSeq, asText } from '../values.ts'
 import { addOnce } from './add-once.ts'
 import { change as changeRow } from './change.ts'
 import { rowsOf, type SqlParts } from './context.ts'
@@ -34,8 +34,12 @@ export function sqlOperations(parts: SqlParts): StoreOperations {
       if (known !== undefined) return known
       const work = await frozenNow(parts, draft)
       const then = ({ rows: [row] }: Result) => {
-        const counted = { upTo: row?.['last'] == null ? null : asSeq(row['last']), total: asNumber(row?.['count']) }
-        return [operations.insert({ work, draft, audit, ...counted }), admin.audit(audit, about(draft.id, work))]
+        const ends = {
+          upTo: row?.['last'] == null ? null : asSeq(row['last']),
+          lastFailure: row?.['failure'] == null ? null : asText(row['failure']),
+        }
+        const chosen = { work, ...ends, total: asNumber(row?.['count']) }
+        return [operations.insert({ ...chosen, draft, audit }), admin.audit(audit, about(draft.id, work))]
       }
       let begun: BulkOperation | undefined
       const mine = async (): Promise<boolean | undefined> => {

@@ -1,9 +1,7 @@
-import { HapaxError } from '../../../base/index.ts'
 import type { Finding, MigrationState, StoreSchema } from '../../../contracts/index.ts'
 import { lookAt } from '../checkup.ts'
 import { assertRecognised } from '../connection/recognised.ts'
-import { schemaMissing } from '../connection/store-errors.ts'
-import { migration, migrationSql, migrationStates, untilFree } from '../migrate.ts'
+import { assertApplied, migration, migrationSql, migrationStates, untilFree } from '../migrate.ts'
 import type { SqlContext } from './context.ts'
 
 /** The tables of an SQL database. */
@@ -41,15 +39,7 @@ async function readied<Tx, Own>(
   migrations: readonly MigrationState[],
 ): Promise<readonly Finding[]> {
   const { calls, dialect } = context
-  const missing = migrations.filter(({ applied }) => !applied).map(({ version }) => version)
-  if (missing.length === migrations.length) throw schemaMissing()
-  if (missing.length > 0) {
-    throw new HapaxError(
-      'schema-outdated',
-      `expected the database to have migration ${missing.join(', ')}: run hapax.migrate() or npx hapax migrate`,
-      { fields: { missing } },
-    )
-  }
+  assertApplied(migrations)
   await probe(context)
   const findings = await lookAt((statement) => calls.run(statement), dialect.schema.checks)
   return findings.filter(({ level }) => level !== 'ok')

@@ -25,6 +25,9 @@ export function sqlSent(parts: SqlParts): StoreSent {
       }
       return change(parts, dialect.sent.get(seq), copied, undefined, counted(parts, step, seq))
     },
-    purge: async (seqs) => (seqs.length === 0 ? 0 : (await parts.calls.run(dialect.sent.delete(seqs))).affected),
+    purge: async (seqs) => {
+      await parts.calls.assertFits()
+      return seqs.length === 0 ? 0 : (await parts.calls.run(dialect.sent.delete(seqs))).affected
+    },
   }
 }

@@ -26,6 +26,7 @@ export async function store<Tx, Own>(
   const { dialect } = context
   const own = made(() => dialect.inbox.store(deliveries))
   if (own === undefined) return inSteps(transactions, options, deliveries)
+  await context.calls.assertFits()
   const settings = dialect.transactions.settings(options, 'take')
   const answers = await atOnce(context, options, [...settings, own.statement])
   const seqs = own.seqs(answers.at(-1))

@@ -29,6 +29,7 @@ import { compareSeq } from '../../../message/index.ts'
 import { isCutOff } from '../connection/driver.ts'
 import { brokenAtomicity, type Fate, type Phase, type StoreErrors } from '../connection/store-errors.ts'
 import type { Backend, Dialect, LastLocal } from '../dialect/dialect.ts'
+import { assertSchemaFits } from '../migrate.ts'
 import { asInboxRow, isFollowed } from '../rows.ts'
 import { asSeq } from '../values.ts'
 import { bringForward } from './aside.ts'
@@ -43,6 +44,8 @@ export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
   readonly #connection: Connection<Tx, Own>
   readonly #dialect: Dialect
   readonly #errors: StoreErrors
+  /** Whether a transaction has checked the schema: not every process starts a worker, which also checks it. */
+  #fits = false
 
   constructor(context: SqlContext<Tx, Own>) {
     this.#context = context
@@ -67,6 +70,7 @@ export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
     let ending: Promise<Fate> | undefined
     // A handler that listens to the signal may return at once: what counts is how far it had come by then.
     let endedIn: Phase | undefined
+    let mayHaveEnded = (): boolean | undefined => undefined
     const end = (): void => {
       endedIn = phase
       ending = backend && this.#terminate(backend)
@@ -78,8 +82,13 @@ export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
           first: opened.statements,
           body: async (tx, answers) => {
             const own = answers.slice(opened.from, opened.to)
+            if (opened.looks) {
+              assertSchemaFits(this.#dialect, answers[opened.to] ?? NO_ANSWER)
+              this.#fits = true
+            }
             backend = signal && this.#dialect.transactions.backend(own)
-            if (backend !== undefined) signal?.addEventListener('abort', end, { once: true })
+            mayHaveEnded = () => this.#connection.mayHaveEnded?.(tx)
+            signal?.addEventListener('abort', end, { once: true })
             const unit = new SqlUnit<Tx>(tx, this.#connection, this.#checking)
             // Awaiting only what has to be waited for: this is the path of every message.
             const filling = this.#fill(unit, opening, own, isolation)
@@ -87,6 +96,7 @@ export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
             phase = 'body'
             try {
               const result = await body(unit)
+              if (!this.#fits && writesRows(result.writes)) await this.#assertFits(unit.executor)
               const settling = result.writes === undefined ? undefined : this.#connection.settle?.(tx)
               if (settling !== undefined) await settling
               const ending = made(() => this.#end(unit, result))
@@ -104,15 +114,25 @@ export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
       // What comes next would wait for the locks of the transaction that is being ended.
       const fate = await ending
       // Its link is destroyed, but the server may not notice before the end of what was left open.
-      if (backend !== undefined && isCutOff(error)) await this.#terminate(backend)
+      const cut = backend !== undefined && isCutOff(error) ? await this.#terminate(backend) : undefined
       const thrown = this.#errors.ofTransaction(error, endedIn ?? phase, signal)
-      throw endedIn === 'body' ? this.#errors.ofFate(thrown, fate) : thrown
+      // The COMMIT that is sent after the body is not the handler's.
+      const inBody = (endedIn ?? phase) === 'body'
+      const doubt = inBody ? mayHaveEnded() : undefined
+      if (endedIn === 'body') throw this.#errors.ofFate(thrown, fate, doubt)
+      // The guard could not be checked.
+      const unseen = isCutOff(error) || isHapaxError(thrown, 'transaction-lost')
+      if (!unseen || doubt === false) throw thrown
+      if (doubt) throw this.#errors.inDoubt(thrown)
+      // The database may tell what the handler did to its transaction.
+      const found = backend && inBody && !isCutOff(error) ? await this.#terminate(backend) : cut
+      throw found === 'committed' ? brokenAtomicity(thrown) : thrown
     } finally {
-      if (backend !== undefined) signal?.removeEventListener('abort', end)
+      signal?.removeEventListener('abort', end)
     }
   }
 
-  #opening(options: UnitOptions, opening: Opening): { statements: readonly Statement[]; from: number; to: number } {
+  #opening(options: UnitOptions, opening: Opening): Opened {
     const dialect = this.#dialect
     const settings = dialect.transactions.settings(options, opening.kind)
     const own =
@@ -125,8 +145,16 @@ export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
             : opening.kind === 'fail'
               ? this.#fail(options, opening)
               : []
+    // A plain transaction may have nothing to do with the tables: it is checked before it writes to them.
+    const looks = !this.#fits && opening.kind !== 'plain'
+    const statements = [
+      ...settings,
+      ...own,
+      ...(looks ? [dialect.schema.applied] : []),
+      ...dialect.transactions.guard.set,
+    ]
     const from = settings.length
-    return { statements: [...settings, ...own, ...dialect.transactions.guard.set], from, to: from + own.length }
+    return { statements, from, to: from + own.length, looks }
   }
 
   /** Waiting comes first, as a statement of its own: the claim's snapshot has to be younger than what was waited for. */
@@ -227,6 +255,15 @@ export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
       await executor.query(text, params)
     }
     return kept
+  }
+
+  async #assertFits(executor: Executor): Promise<void> {
+    const { text, params } = this.#dialect.schema.applied
+    const answer = await executor.query(text, params).catch((error: unknown) => {
+      throw this.#errors.ofQuery(error)
+    })
+    assertSchemaFits(this.#dialect, answer)
+    this.#fits = true
   }
 
   readonly #checking = (executor: Executor): Promise<void> => this.#check(executor)
@@ -341,6 +378,23 @@ export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
     }
   }
 }
+
+function writesRows(writes: Writes | undefined): boolean {
+  return (
+    writes !== undefined &&
+    Object.values(writes).some((each) => (Array.isArray(each) ? each.length > 0 : each !== undefined))
+  )
+}
+
+/** The first statements of a transaction: the position of its opening, and whether a schema check follows. */
+interface Opened {
+  readonly statements: readonly Statement[]
+  readonly from: number
+  readonly to: number
+  readonly looks: boolean
+}
+
+const NO_ANSWER: Result = { rows: [], affected: 0 }
 
 /** How far a question about a transaction has come. */
 interface Asked {

@@ -1,4 +1,4 @@
-import type { Executor, InboxRow, Receipt, Unit, Views } from '../../../contracts/index.ts'
+import type { Executor, InboxRow, Reach, Receipt, Unit, Views } from '../../../contracts/index.ts'
 
 const NO_RECEIPTS: ReadonlyMap<string, Receipt> = new Map()
 export const NO_SEQS: ReadonlySet<string> = new Set()
@@ -15,6 +15,8 @@ interface Found {
 interface Opener<Tx> {
   executor(tx: Tx): Executor
   mostBytes(tx: Tx): number
+  readonly reach?: ((tx: Tx) => Reach) | undefined
+  settle?(tx: Tx): Promise<void> | undefined
   views?(tx: Tx): Views<Tx> | undefined
   assertAwaited?(tx: Tx): void
 }
@@ -51,6 +53,19 @@ export class SqlUnit<Tx> implements Unit<Tx> {
 
   check(): Promise<void> {
     return this.#check(this.executor)
+  }
+
+  reach(): Reach {
+    return this.#connection.reach?.(this.tx) ?? 'unseen'
+  }
+
+  /** Releasing the guard also releases every later savepoint, so that the next handler cannot name any of them. */
+  async border(): Promise<void> {
+    const settling = this.#connection.settle?.(this.tx)
+    if (settling !== undefined) await settling
+    await this.check()
+    // Discard the reach of the statements that hapax itself has just sent.
+    this.reach()
   }
 
   views(): Views<Tx> | undefined {

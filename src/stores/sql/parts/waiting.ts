@@ -197,12 +197,12 @@ async function retries(parts: SqlParts, origin: Origin, limit: number): Promise<
     const rows = await rowsOf(parts, page({ by: 'all' }, where, '0', BEHIND_ALL, LOOKED_AT))
     return byDue(read(origin, rows)).slice(0, limit)
   }
-  const found: { readonly number: string; readonly dueAt: Date }[] = []
+  const found: Due[] = []
   for (const scope of (await scopesOf(parts, scopes.due)).slice(0, MANY_SCOPES)) {
     const rows = (await rowsOf(parts, due(scope, LOOKED_AT))).filter((row) => asNumber(row['attempts']) > 0)
-    found.push(...rows.map((row) => ({ number: numberOf(asSeq(row['seq'])), dueAt: asDate(row['due_at']) })))
+    found.push(...rows.map((row) => ({ seq: asSeq(row['seq']), dueAt: asDate(row['due_at']) })))
   }
-  const next = found.sort((a, b) => a.dueAt.getTime() - b.dueAt.getTime()).slice(0, limit)
+  const next = byDue(found).slice(0, limit)
   if (next.length === 0) return []
   return byDue(
     read(
@@ -210,7 +210,7 @@ async function retries(parts: SqlParts, origin: Origin, limit: number): Promise<
       await rowsOf(
         parts,
         numbered(
-          next.map(({ number }) => number),
+          next.map(({ seq }) => numberOf(seq)),
           where,
         ),
       ),
@@ -218,7 +218,9 @@ async function retries(parts: SqlParts, origin: Origin, limit: number): Promise<
   )
 }
 
-function byDue(rows: readonly WaitingMessage[]): readonly WaitingMessage[] {
+type Due = Pick<WaitingMessage, 'seq' | 'dueAt'>
+
+function byDue<Row extends Due>(rows: readonly Row[]): readonly Row[] {
   return rows.toSorted((a, b) => a.dueAt.getTime() - b.dueAt.getTime() || compareSeq(a.seq, b.seq))
 }
 

@@ -65,13 +65,15 @@ select 'failed' as place, ${NAME('m')} as seq, origin, consumer as scope, source
   reason, cast(held_seq as text) as held_seq, replaced_by, error, failures, history
 from ${prefix}failed as m where ${where}`
   const sentText = (where: string) => `
-select 'sent' as place, relay as scope, source, type, attributes, sent_at as at from ${prefix}sent where ${where}`
+select 'sent' as place, relay as scope, source, type, attributes, sent_at as at from ${prefix}sent where ${where}
+order by seq`
   const inboxText = (where: string) => `
 select 'inbox' as place, ${NAME(`${prefix}inbox`)} as seq, consumer as scope, source, type, attributes, created_at as at, attempts, key,
   lease_token is not null as leased, available_at as due_at, held_at, error, failures, history
 from ${prefix}inbox where ${where}`
   const auditText = `
-select 'audit' as place, consumer as scope, source, type, at, action, actor, note from ${prefix}audit where id = ?`
+select 'audit' as place, consumer as scope, source, type, at, action, actor, note from ${prefix}audit where id = ?
+order by seq`
   const responsesText = `
 select 'response' as place, p.consumer as scope, r.source, r.type, p.created_at as at, p.status, p.expires_at
 from ${prefix}responses as p left join ${prefix}receipts as r on r.consumer = p.consumer and r.message_key = p.message_key

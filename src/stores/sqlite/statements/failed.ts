@@ -2,10 +2,22 @@
 // Failed messages keep their name (number and mark) through a retry: what a person noted down still finds them.
 
 import { errorHash } from '../../../base/index.ts'
-import type { FailedWhere, Origin, Param } from '../../../contracts/index.ts'
+import type { FrozenFailed, Origin, Param } from '../../../contracts/index.ts'
 import { encodeText, laneOfKey, numberOf } from '../../../message/index.ts'
 import { type FailedStatements, type FailingStatements, type HeldStatements, statement } from '../../sql/index.ts'
-import { COLUMNS, HISTORY, LINE, MAX_SEQ, MESSAGE, MESSAGE_VALUES, NAME, ROW, ROW_MESSAGE, UUID } from './fragments.ts'
+import {
+  COLUMNS,
+  DUE_NOW,
+  HISTORY,
+  LINE,
+  MAX_SEQ,
+  MESSAGE,
+  MESSAGE_VALUES,
+  NAME,
+  ROW,
+  ROW_MESSAGE,
+  UUID,
+} from './fragments.ts'
 import { NOW } from './migrations.ts'
 import { columns, encoded, one, place } from './rows.ts'
 
@@ -13,14 +25,16 @@ const VALUES = `${UUID}, ?, ?, ?, ?, ?, ?, unhex(?)`
 const FAILED = `${NAME('m')} as seq, m.origin, m.consumer, ${ROW_MESSAGE}, m.attempts, m.reason, m.error, m.error_hash,
   m.failed_at, cast(m.held_seq as text) as held_seq, m.replaced_by, m.failures, m.history`
 const FAILED_GIVEN = `
-with f (origin_, consumer_, type_, reason_, hash_, older_, newer_, since_, until_, replaced_)
-  as (values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?))`
+with f (origin_, consumer_, type_, reason_, hash_, older_, newer_, since_, until_, replaced_, failure_)
+  as (values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, cast(? as integer)))`
+/** The number of the failure; differs from `seq` if the row kept its `seq` through a retry. */
+const FAILURE = 'coalesce(m.failure_seq, m.seq)'
 const FAILED_WHERE = `(f.origin_ is null or m.origin = f.origin_) and (f.consumer_ is null or m.consumer = f.consumer_)
   and (f.type_ is null or m.type = f.type_) and (f.reason_ is null or m.reason = f.reason_)
   and (f.hash_ is null or m.error_hash = f.hash_)
   and (f.older_ is null or m.failed_at < ${NOW} - f.older_) and (f.newer_ is null or m.failed_at >= ${NOW} - f.newer_)
   and (f.since_ is null or m.failed_at >= f.since_) and (f.until_ is null or m.failed_at < f.until_)
-  and (m.replaced_by is not null) = f.replaced_`
+  and (m.replaced_by is not null) = f.replaced_ and (f.failure_ is null or ${FAILURE} <= f.failure_)`
 const UNKNOWN_ERROR = `'{"name":"Error","message":"held for a reason that is not known any more"}'`
 
 /** How messages get into the failed store. */
@@ -52,7 +66,7 @@ insert into ${prefix}failed
 select consumer, ${MESSAGE}, lane, ordered, iif(?, seq, null), ?, ?, ?, ?, failures + 1, ${HISTORY('cast(? as integer)')}
 from ${prefix}inbox where ${ROW}
 on conflict (consumer, message_key, fingerprint, origin) do update
-set held_seq = coalesce(held_seq, excluded.held_seq), replaced_by = null`,
+set held_seq = coalesce(held_seq, excluded.held_seq), replaced_by = null, failure_seq = excluded.seq`,
       ({ seq, attempts, reason, error, entry, hold }) => [
         Number(hold),
         attempts,
@@ -72,7 +86,7 @@ select 'outbox', relay, ${MESSAGE}, lane, key is not null, attempts + 1, iif(?, 
   ${HISTORY('(attempts + 1)')}
 from ${prefix}outbox where ${ROW}
 on conflict (consumer, message_key, fingerprint, origin) do update
-set held_seq = coalesce(held_seq, excluded.held_seq), replaced_by = null`,
+set held_seq = coalesce(held_seq, excluded.held_seq), replaced_by = null, failure_seq = excluded.seq`,
       ({ seq, reason, error, entry, hold }) => [
         Number(hold),
         reason,
@@ -124,16 +138,16 @@ order by m.seq limit ?`,
     ),
     freeze: statement(
       `${FAILED_GIVEN}
-select c.count, ${NAME('newest')} as last from (
-  select count(*) as count, max(seq) as seq from (
-    select m.seq from ${prefix}failed as m, f where ${FAILED_WHERE} order by m.seq limit ?)
+select c.count, ${NAME('newest')} as last, cast(c.failure as text) as failure from (
+  select count(*) as count, max(seq) as seq, max(failure) as failure from (
+    select m.seq, ${FAILURE} as failure from ${prefix}failed as m, f where ${FAILED_WHERE} order by m.seq limit ?)
 ) as c left join ${prefix}failed as newest on newest.seq = c.seq`,
       (where, limit) => [...failedParams(where), limit ?? -1],
     ),
     get: statement(`select ${FAILED} from ${prefix}failed as m where ${ROW}`, (seq) => one(seq)),
     lock: statement(
       `
-select ${NAME('m')} as seq, m.origin, m.consumer,
+select ${NAME('m')} as seq, m.origin, m.consumer, cast(${FAILURE} as text) as failure, m.replaced_by,
   case m.origin
     when 'outbox' then (select ${NAME('o')} from ${prefix}outbox as o
       where o.seq = m.held_seq and o.message_key = m.message_key and o.held_at is not null)
@@ -177,14 +191,14 @@ where m.${scope[origin]} = ? and m.lane = ? and m.key = ? and ${keyed[origin]} a
     unhold: statement(
       `
 update ${prefix}${origin} set failed_seq = ?, failed_mark = ?, held_at = null, aside = 0, waits = 0, error = null,
-  available_at = ${NOW}, ${counts[origin]} where ${ROW}`,
+  ${DUE_NOW}, ${counts[origin]} where ${ROW}`,
       (seq, failedSeq) => [...one(failedSeq), ...one(seq)],
     ),
     replace: statement(
       `
 update ${prefix}${origin} set (${COLUMNS}) = (${VALUES}),
   failures = 0, history = null, failed_seq = null, failed_mark = null, held_at = null, aside = 0, waits = 0, error = null,
-  available_at = ${NOW},
+  ${DUE_NOW},
   ${counts[origin]}
 where ${ROW}`,
       (seq, message) => [...columns(message), ...one(seq)],
@@ -239,14 +253,15 @@ function keepNumber(prefix: string, table: Origin, scope: string): string {
   const its = (columns: string): string =>
     `(select ${columns} from ${prefix}${table} where ${ROW} and failed_seq is not null)`
   return `
-update or ignore ${prefix}failed set (seq, mark) = ${its('failed_seq, failed_mark')}
+update or ignore ${prefix}failed set failure_seq = coalesce(failure_seq, seq), (seq, mark) = ${its('failed_seq, failed_mark')}
 where origin = '${table}' and (consumer, message_key, fingerprint) = ${its(`${scope}, message_key, fingerprint`)}`
 }
 
 /** The parameters of `FAILED_WHERE`. */
-function failedParams(where: FailedWhere): readonly Param[] {
-  const { origin, consumer, type, reason, errorHash, olderThanMs, newerThanMs, since, until, replaced } = where
+function failedParams(where: FrozenFailed): readonly Param[] {
+  const { origin, consumer, type, reason, errorHash, olderThanMs, newerThanMs, since, until } = where
+  const { replaced, lastFailure = null } = where
   const texts = [origin ?? null, consumer ?? null, encoded(type), reason ?? null, errorHash ?? null]
   const times = [olderThanMs ?? null, newerThanMs ?? null, since?.getTime() ?? null, until?.getTime() ?? null]
-  return [...texts, ...times, replaced ? 1 : 0]
+  return [...texts, ...times, replaced ? 1 : 0, lastFailure]
 }

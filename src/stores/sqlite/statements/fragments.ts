@@ -5,6 +5,10 @@ import { NOW } from './migrations.ts'
 
 /** A time so many milliseconds from now. */
 export const LATER: string = `cast(round(unixepoch('subsec') * 1000 + ?) as integer)`
+/** Makes a row due so many milliseconds from now. Records the current time as well, in case the clock goes back. */
+export const DUE_IN: string = `available_at = ${LATER}, set_at = ${NOW}`
+/** Makes a row due. */
+export const DUE_NOW: string = `available_at = ${NOW}, set_at = ${NOW}`
 /** A line of a history: when, which attempt, and the entry, which is a parameter. */
 export const LINE = (attempt: string): string => `${NOW} || ' ' || ${attempt} || ' ' || ?`
 /** A history with one more line in front; once there are as many as are kept, without the last one: all that stands behind the last line break. */

@@ -10,7 +10,21 @@ import {
   type Sql,
   statement,
 } from '../../sql/index.ts'
-import { HISTORY, INBOX, LATER, LINE, MESSAGE, MESSAGE_VALUES, NAME, ROW, ROWS, SEQ, SEQS, UUID } from './fragments.ts'
+import {
+  DUE_IN,
+  HISTORY,
+  INBOX,
+  LATER,
+  LINE,
+  MESSAGE,
+  MESSAGE_VALUES,
+  NAME,
+  ROW,
+  ROWS,
+  SEQ,
+  SEQS,
+  UUID,
+} from './fragments.ts'
 import { NOW } from './migrations.ts'
 import { columns, named, one, place } from './rows.ts'
 
@@ -108,7 +122,7 @@ where mine.seq in (select seq from given) and mine.ordered = 1 and exists (
     // Repeated, because the answer was lost, it counts once.
     reschedule: statement(
       `
-update ${prefix}inbox set attempts = ?, lost = ?, starts = 0, available_at = ${LATER}, error = ?, lease_token = null,
+update ${prefix}inbox set attempts = ?, lost = ?, starts = 0, ${DUE_IN}, error = ?, lease_token = null,
   failures = failures + iif(${REPEATED}, 0, 1), history = iif(${REPEATED}, history, ${HISTORY('cast(? as integer)')})
 where ${ROW} and lease_token is ${UUID}`,
       ({ seq, attempts, lost, delayMs, error, entry, leaseToken }) => [
@@ -133,6 +147,16 @@ where ${ROW} and lease_token is ${UUID}`,
 where ${ROW}`,
       ({ seq, attempts, error, entry }) => [attempts, JSON.stringify(error), attempts, entry, ...one(seq)],
     ),
+    loose: statement(
+      `
+select ${SEQ}, key from ${prefix}inbox where consumer = ? and ordered = 0 and key is not null limit ?`,
+      (consumer, limit) => [consumer, limit],
+    ),
+    addOrder: statement(
+      `
+update ${prefix}inbox set ordered = 1, lane = ?, key = coalesce(?, key) where ${ROWS} and ordered = 0`,
+      (seqs, lane, key) => [lane, key && encodeText(key), ...named(seqs)],
+    ),
     find: statement(
       `
 select ${SEQ} from ${prefix}inbox as i where consumer = ? and message_key = ${UUID} order by i.seq limit 1`,
@@ -155,17 +179,17 @@ order by i.seq`,
     ),
     lease: statement(
       `
-update ${inbox} set lease_token = ${UUID}, fence = fence + 1, available_at = ${LATER} where ${ROWS}`,
+update ${inbox} set lease_token = ${UUID}, fence = fence + 1, ${DUE_IN} where ${ROWS}`,
       (seqs, token, leaseMs) => [token, leaseMs, ...named(seqs)],
     ),
     renew: statement(
       `
-update ${inbox} set available_at = ${LATER} where seq in ${SEQS} and lease_token in ${UUIDS} and held_at is null`,
+update ${inbox} set ${DUE_IN} where seq in ${SEQS} and lease_token in ${UUIDS} and held_at is null`,
       (held, leaseMs) => [leaseMs, ...lists(held)],
     ),
     release: statement(
       `
-update ${inbox} set lease_token = null, available_at = ${LATER}
+update ${inbox} set lease_token = null, ${DUE_IN}
 where ${ROW} and lease_token = ${UUID} and fence = ? and held_at is null`,
       ({ seq, token, fence }, delayMs) => [delayMs, ...one(seq), token, fence],
     ),

@@ -10,6 +10,9 @@ import { one } from './rows.ts'
 
 /** The journal of outside calls. */
 export function journal(prefix: string): JournalStatements {
+  const key = `unhex(?2, '-')`
+  // After the existing ones.
+  const place = `(select count(*) from ${prefix}effects where consumer = ?1 and message_key = ${key})`
   const [inbox, effects, receipts] = [`${prefix}inbox`, `${prefix}effects`, `${prefix}receipts`]
 
   return {
@@ -23,16 +26,16 @@ where ${ROW} and i.lease_token = ${UUID} and i.fence = ? and i.held_at is null`,
     ),
     begin: statement(
       `
-insert into ${effects} (consumer, message_key, name, token, state, attempts)
-values (?, ${UUID}, ?, ${UUID}, 'started', 1)
+insert into ${effects} (consumer, message_key, name, token, state, attempts, place)
+values (?1, ${key}, ?3, unhex(?4, '-'), 'started', 1, ${place})
 on conflict (consumer, message_key, name) do update set token = excluded.token, state = 'started',
   attempts = attempts + 1, last_at = ${NOW}`,
       (effect, token) => [...ofEffect(effect), token],
     ),
     end: statement(
       `
-insert into ${effects} (consumer, message_key, name, token, state, attempts, result, error)
-values (?, ${UUID}, ?, ${UUID}, ?, 1, ?, ?)
+insert into ${effects} (consumer, message_key, name, token, state, attempts, result, error, place)
+values (?1, ${key}, ?3, unhex(?4, '-'), ?5, 1, ?6, ?7, ${place})
 on conflict (consumer, message_key, name) do update set token = excluded.token, state = excluded.state,
   result = excluded.result, error = excluded.error, last_at = ${NOW}`,
       (effect, token, { state, result, error }) => [
@@ -57,7 +60,7 @@ where e.consumer = ? and e.message_key = ${UUID} and e.name = ?
     of: statement(
       `
 select name, state, token, attempts, result, error, first_at, last_at from ${effects}
-where consumer = ? and message_key = ${UUID} order by first_at, name`,
+where consumer = ? and message_key = ${UUID} order by place, name`,
       (consumer, messageKey) => [consumer, messageKey],
     ),
     forget: statement(

@@ -17,6 +17,10 @@ export function look(prefix: string): Dialect['look'] {
 async function lookAt(texts: LookTexts, query: Query, share: Share, index: number): Promise<readonly Row[]> {
   const { scope, types, lanes, after, all = false } = share
   const page = pageOf(share)
+  if (share.overdueMs !== undefined) {
+    const params = [index, JSON.stringify(lanes), scope, page, JSON.stringify(types.map(encodeText)), share.overdueMs]
+    return (await query({ text: texts.overdue, params })).rows
+  }
   const from = lanes.map((lane) => ({ lane, after: encodeText(after.get(lane) ?? '') }))
   const which = [index, JSON.stringify(from), scope]
   const text = texts[all ? 'all' : 'front']
@@ -28,6 +32,8 @@ async function lookAt(texts: LookTexts, query: Query, share: Share, index: numbe
 interface LookTexts {
   readonly front: string
   readonly all: string
+  /** Only overdue rows without order. */
+  readonly overdue: string
 }
 
 /** How many rows of one key a look lists at most. */
@@ -36,7 +42,30 @@ const LAST = '9223372036854775807'
 const READY = `i.held_at is null and i.available_at <= ${NOW}`
 
 function lookTexts(prefix: string, origin: Origin): LookTexts {
-  return { front: lookText(prefix, origin, false), all: lookText(prefix, origin, true) }
+  return {
+    front: lookText(prefix, origin, false),
+    all: lookText(prefix, origin, true),
+    overdue: overdueText(prefix, origin),
+  }
+}
+
+/** Rows without order: those of one lane, in the order of the index. */
+function looseRows(prefix: string, origin: Origin): string {
+  return origin === 'inbox'
+    ? `n.ordered = 0 and n.consumer = ?3 and n.lane = lane.lane and ${ofTypes(prefix, 'n')}`
+    : `n.key is null and n.relay = ?3 and n.lane = lane.lane and ?5 is not null`
+}
+
+/** Parameters: 1 share, 2 lanes, 3 scope, 4 page, 5 types, 6 milliseconds. */
+function overdueText(prefix: string, origin: Origin): string {
+  const table = `${prefix}${origin}`
+  return `
+with lane (lane) as materialized (select value from json_each(?2))
+select ?1 as share, ${NAME('i')} as seq, i.type, i.lane, null as key, length(i.data) as bytes,
+  i.available_at - ${NOW} as ms, 0 as held, 0 as starts, 0 as timed
+from lane join ${table} as i on i.seq in (
+  select n.seq from ${table} as n where ${looseRows(prefix, origin)} and n.available_at <= ${NOW} - ?6
+  ${origin === 'inbox' ? 'and n.starts = 0' : ''} order by n.available_at, n.seq limit ?4)`
 }
 
 /**
@@ -47,9 +76,7 @@ function lookText(prefix: string, origin: Origin, all: boolean): string {
   const table = `${prefix}${origin}`
   const inbox = origin === 'inbox'
   const scope = inbox ? 'consumer' : 'relay'
-  const loose = inbox
-    ? `n.ordered = 0 and n.consumer = ?3 and n.lane = lane.lane and ${ofTypes(prefix, 'n')}`
-    : `n.key is null and n.relay = ?3 and n.lane = lane.lane and ?5 is not null`
+  const loose = looseRows(prefix, origin)
   const keyed = inbox ? `n.ordered = 1 and n.consumer = ?3` : `n.key is not null and n.relay = ?3`
   const seen = all ? keyed : `${keyed} and n.aside = 0`
   const starts = inbox ? 'i.starts' : '0'

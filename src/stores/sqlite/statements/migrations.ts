@@ -11,6 +11,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   return [
     {
       version: 1,
+      compatibleFrom: 1,
       name: 'hapax',
       sql: [
         // Without rowid: the row lives in the key's own tree, which makes a receipt smaller and its insert faster.
@@ -31,6 +32,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   mark integer not null default (${MARK}),
   created_at integer not null default (${NOW}),
   available_at integer not null,
+  set_at integer not null default (${NOW}),
   first_due_at integer,
   message_key blob not null,
   attempts integer not null default 0,
@@ -72,6 +74,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   mark integer not null default (${MARK}),
   created_at integer not null default (${NOW}),
   available_at integer not null,
+  set_at integer not null default (${NOW}),
   message_key blob not null,
   fingerprint blob not null,
   attempts integer not null default 0,
@@ -102,6 +105,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
         `create table ${prefix}failed (
   seq integer primary key autoincrement,
   mark integer not null default (${MARK}),
+  failure_seq integer,
   failed_at integer not null default (${NOW}),
   message_key blob not null,
   attempts integer not null,
@@ -147,7 +151,8 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   alone integer not null default 0,
   name text not null,
   serves text not null,
-  in_hand text not null default '[]'
+  in_hand text not null default '[]',
+  session text
 ) strict, without rowid`,
         `create table ${prefix}relays (
   name text primary key,
@@ -190,6 +195,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   token blob not null,
   state text not null,
   attempts integer not null,
+  place integer not null,
   result text,
   error text,
   first_at integer not null default (${NOW}),

@@ -31,10 +31,10 @@ export function operations(prefix: string): OperationStatements {
       `
 insert into ${table} (id, kind, conditions, per_second, up_to, up_to_mark, total, actor, note)
 values (?, ?, ?, ?, cast(? as integer), cast(? as integer), ?, ?, ?)`,
-      ({ work, draft, audit, upTo, total }) => [
+      ({ work, draft, audit, upTo, lastFailure, total }) => [
         encodeText(draft.id),
         work.kind,
-        conditionsJson({ work }),
+        conditionsJson({ work, lastFailure }),
         draft.perSecond,
         ...named(upTo),
         total,

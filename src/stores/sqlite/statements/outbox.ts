@@ -11,6 +11,7 @@ import {
 } from '../../sql/index.ts'
 import {
   COLUMNS,
+  DUE_IN,
   HISTORY,
   LATER,
   MAX_SEQ,
@@ -45,7 +46,7 @@ values (?, ${MESSAGE_VALUES}, ${LATER}, ?)`
     statement(`select ${columns} from ${prefix}outbox as o where ${ROWS} order by o.seq`, (seqs) => named(seqs))
   const [read, readAged] = [reading(LEAVING), reading(`${LEAVING}, ${AGE}`)]
   const postponeText = `
-update ${prefix}outbox set attempts = attempts + 1, available_at = ${LATER}, error = ?, failures = failures + 1,
+update ${prefix}outbox set attempts = attempts + 1, ${DUE_IN}, error = ?, failures = failures + 1,
   history = ${HISTORY('(attempts + 1)')}
 where ${ROW}`
   return {

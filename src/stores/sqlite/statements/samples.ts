@@ -22,7 +22,7 @@ set done = done + excluded.done, duplicates = duplicates + excluded.duplicates, 
           ...[done, duplicates, retried, failed, lagMs, aged, waiting, oldestMs],
         ],
       })),
-    forget: statement(`delete from ${table} where at < ${NOW} - ?`, (keepMs) => [keepMs]),
+    forget: statement(`delete from ${table} where at < ${NOW} - ? or at > ${NOW} + 60000`, (keepMs) => [keepMs]),
     list: statement(
       `
 select at, origin, scope, sum(done) as done, sum(duplicates) as duplicates, sum(retried) as retried, sum(failed) as failed,

@@ -1,7 +1,8 @@
-import { type Dialect, PROBE, plain, statement } from '../../sql/index.ts'
+import { type Dialect, GUARD, PROBE, plain, statement } from '../../sql/index.ts'
 import { answered, classify, doomOf } from '../errors.ts'
 import { admin, traces } from './admin.ts'
 import { aside } from './aside.ts'
+import { clock } from './clock.ts'
 import { endpoints } from './endpoints.ts'
 import { failed, failing, held } from './failed.ts'
 import { inbox, leases, receipts } from './inbox.ts'
@@ -51,6 +52,7 @@ export function dialect(prefix: string): Dialect {
     operations: operations(prefix),
     pauses: pauses(prefix),
     samples: samples(prefix),
+    clock: clock(prefix),
     admin: admin(prefix),
     status: status(prefix),
     traces: traces(prefix),
@@ -78,13 +80,14 @@ create table if not exists ${prefix}migrations (
   version integer primary key,
   name text not null,
   checksum text not null,
+  compatible_from integer not null,
   applied_at integer not null default (cast(strftime('%s', 'now') as integer) * 1000)
 ) strict`),
-    applied: plain(`select version, checksum from ${prefix}migrations`),
+    applied: plain(`select version, checksum, compatible_from from ${prefix}migrations`),
     caughtUp: undefined,
     done: statement(
-      `insert into ${prefix}migrations (version, name, checksum) values (?, ?, ?)`,
-      (version, name, checksum) => [version, name, checksum],
+      `insert into ${prefix}migrations (version, name, checksum, compatible_from) values (?, ?, ?, ?)`,
+      (version, name, checksum, compatibleFrom) => [version, name, checksum, compatibleFrom],
     ),
     checks: [],
   }
@@ -94,10 +97,10 @@ function transactions(): Dialect['transactions'] {
   return {
     settings: () => [],
     guard: {
-      set: [plain('savepoint hapax')],
-      release: [plain('release savepoint hapax')],
-      check: [plain('release savepoint hapax'), plain('savepoint hapax')],
-      rollback: [plain('rollback to savepoint hapax')],
+      set: [plain(`savepoint ${GUARD}`)],
+      release: [plain(`release savepoint ${GUARD}`)],
+      check: [plain(`release savepoint ${GUARD}`), plain(`savepoint ${GUARD}`)],
+      rollback: [plain(`rollback to savepoint ${GUARD}`)],
     },
     backend: () => undefined,
     isEndedBy: () => false,

@@ -1,5 +1,6 @@
 // Workers and subscriptions on SQLite. Whether a worker is alive is decided by the clock of SQLite, which is that of the machine.
 
+import { isRunning, processMark } from '../../../base/index.ts'
 import { encodeText } from '../../../message/index.ts'
 import { plain, type SubscriptionStatements, statement, type WorkerStatements } from '../../sql/index.ts'
 import { ROWS } from './fragments.ts'
@@ -18,9 +19,19 @@ export function workers(prefix: string): WorkerStatements {
     note: (id, inHand, alone, beat) => ({ text: beat ? beatText : noteText, params: [inHand, Number(alone), id] }),
     list: plain(`
 select id, name, serves, started_at, ${NOW} - heartbeat_at as silent_ms, ${NOW} - heartbeat_at <= ttl_ms as alive, in_hand,
-  ${NOW} as listed_at
+  ${NOW} as listed_at, session
 from ${prefix}workers order by id`),
-    lockDead: plain(`select id, in_hand, alone from ${prefix}workers where ${NOW} - heartbeat_at > ttl_ms order by id`),
+    attend: statement(
+      `update ${prefix}workers set session = ? where id in (select value from json_each(?))`,
+      (ids, session) => [session, JSON.stringify(ids)],
+    ),
+    session: { own: processMark, isThere: isRunning },
+    lockDead: statement(
+      `
+select id, in_hand, alone from ${prefix}workers
+where ${NOW} - heartbeat_at > ttl_ms or id in (select value from json_each(?)) order by id`,
+      (ended) => [JSON.stringify(ended)],
+    ),
     // No row is locked: a transaction that works on one holds the only write lock.
     suspect: statement(`update ${prefix}inbox set starts = starts + 1 where ${ROWS}`, (seqs) => named(seqs)),
     crashed: statement(`update ${prefix}inbox set starts = starts + 1, crashes = crashes + 1 where ${ROWS}`, (seqs) =>

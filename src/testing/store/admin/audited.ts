@@ -49,6 +49,25 @@ export const audited: readonly Case[] = [
     },
   },
   {
+    name: 'audit entries of one millisecond are listed in their order, page by page',
+    needs: ['setting times'],
+    run: async (world) => {
+      const { reader } = await failedOnes(world, ['a'])
+      const { hapax } = reader
+      const { seq } = await failedOne(hapax, 'a')
+      const actors = ['zoe', 'bob', 'eve', 'ada', 'mia']
+      for (const actor of actors) await hapax.failed.note(seq, { actor, note: 'seen' })
+      await world.database.sameTime()
+      const all = actors.map((actor) => `note ${actor} a`).reverse()
+      for (const limit of [1, 2, 9]) assert.deepEqual(await audit(hapax, {}, limit), all)
+      const traces = await hapax.explain('a')
+      assert.deepEqual(
+        traces.flatMap((trace) => (trace.where === 'audit' ? [trace.actor] : [])),
+        actors,
+      )
+    },
+  },
+  {
     name: 'a note about a failed message is kept in the audit, and changes nothing else',
     run: async (world) => {
       const { reader } = await failedOnes(world, ['a'])

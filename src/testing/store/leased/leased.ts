@@ -9,7 +9,7 @@ import { leasedOrder } from './order.ts'
 import { ownership } from './owners.ts'
 import { stored } from './stored.ts'
 import { unknowns } from './unknown.ts'
-import { leased, Provider, work } from './world.ts'
+import { leased, Provider, states, work } from './world.ts'
 
 const settling: readonly Case[] = [
   {
@@ -64,6 +64,31 @@ const settling: readonly Case[] = [
       await world.assertEffects(['sent 4'])
       assert.equal((await world.database.outbox()).length, 1)
       await world.assertPlaces('a', ['receipt', 'effect'])
+    },
+  },
+  {
+    name: 'the calls of a message are listed in the order in which they began, even within one millisecond',
+    needs: ['setting times'],
+    run: async (world) => {
+      const names = ['z', 'm', 'b', 'y', 'a', 'c']
+      let attempt = 0
+      const sms = leased(world, async (ctx) => {
+        attempt += 1
+        for (const name of names.slice(0, attempt * 3)) await ctx.effect(name, () => name)
+        if (attempt === 1) throw new Error('and three more later')
+      })
+      assertOutcome(await sms.handle(ping('a')), 'retrying')
+      await work(world, sms)
+      await world.database.sameTime()
+      assert.deepEqual(
+        (await states(world, 'a')).map(([name]) => name),
+        names,
+      )
+      const traces = await world.hapax().explain('a')
+      assert.deepEqual(
+        traces.flatMap((each) => (each.where === 'effect' ? [each.effect.name] : [])),
+        names,
+      )
     },
   },
   {

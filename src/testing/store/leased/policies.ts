@@ -12,11 +12,12 @@ import { leased, seqOf, storeOne } from './world.ts'
 function policyWorld(world: World): PolicyWorld {
   return {
     retry: 'retrying',
-    sms: (handler, begin) => {
+    lost: 'stored',
+    sms: (handler, begin, leaseMs) => {
       const { journal } = world.store
       const between = begin?.((...args) => journal.begin(...args))
       const store = between === undefined ? world.store : altered(world.store, { journal: { begin: between } })
-      const sms = leased(world, handler, { hapax: world.hapax({ store }) })
+      const sms = leased(world, handler, { hapax: world.hapax({ store }), ...(leaseMs && { leaseMs }) })
       return {
         handle: (id) => sms.handle(ping(id)),
         again: async (id) => {
@@ -24,6 +25,15 @@ function policyWorld(world: World): PolicyWorld {
           return (await coreOf(sms).work([seq])).get(seq) as Outcome
         },
       }
+    },
+    takeOver: async (_, lease) => {
+      const { inbox } = world.store
+      // The owner may renew its lease at any time.
+      await world.until(async () => {
+        if ((await inbox.lease([lease.seq], crypto.randomUUID(), 60_000)).length > 0) return true
+        await inbox.renew([lease], 1)
+        return false
+      })
     },
     dieInside: (id) => dieInside(world, id),
     journal: (id) => world.store.journal.of('billing', messageKey('/sender', id)),

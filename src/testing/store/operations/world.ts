@@ -54,8 +54,8 @@ export async function leased(
 }
 
 /** The rows that belong to an operation and are still there, oldest first. */
-export function rowsOf(world: World, { where }: BulkOperation): Promise<readonly string[]> {
-  return world.store.failed.seqs(where, undefined, 1_000)
+export function rowsOf(world: World, { where, lastFailure }: BulkOperation): Promise<readonly string[]> {
+  return world.store.failed.seqs({ ...where, lastFailure: lastFailure ?? undefined }, undefined, 1_000)
 }
 
 /** What the audit has about an operation: actions and actors. */

@@ -1,6 +1,6 @@
 import { closeSync, openSync, realpathSync, statfsSync, statSync } from 'node:fs'
-import { dirname } from 'node:path'
-import { expected, WriterQueue } from '../../../../base/index.ts'
+import { dirname, resolve } from 'node:path'
+import { expected, HapaxError, WriterQueue } from '../../../../base/index.ts'
 
 /** What statfs(2) of Linux returns for file systems of other hosts: SQLite's locks and shared memory fail on them. */
 const NETWORK_FILE_SYSTEMS: Readonly<Record<number, string>> = {
@@ -36,6 +36,47 @@ export function queueFor(handle: object): WriterQueue {
   queuesOfHandles.set(handle, queue)
   return queue
 }
+
+/**
+ * The file that a connection has opened. If it is deleted or replaced, it exists only as long as processes have it open, and their later
+ * commits are lost with it. So the path is checked periodically, and no transaction begins while it leads to another file.
+ */
+export class OpenedFile {
+  readonly #path: string
+  readonly #identity: string
+  #lookedAt = Number.NEGATIVE_INFINITY
+
+  constructor(path: string) {
+    // Through its links, because they may come to lead elsewhere.
+    this.#path = resolve(path)
+    this.#identity = identityOf(this.#path) ?? expected('path', 'an existing file', path)
+  }
+
+  /** Throws if the path leads to another file, or to none. Rate-limited, because a check costs some microseconds. */
+  assertThere(): void {
+    const now = performance.now()
+    if (now - this.#lookedAt < LOOK_MS) return
+    const found = identityOf(this.#path)
+    if (found !== this.#identity)
+      throw fileGone(this.#path, found === undefined ? 'deleted' : 'replaced by another one')
+    this.#lookedAt = now
+  }
+}
+
+function identityOf(path: string): string | undefined {
+  const found = statSync(path, { bigint: true, throwIfNoEntry: false })
+  return found && `${found.dev} ${found.ino}`
+}
+
+function fileGone(path: string, how: string): HapaxError {
+  const what = `the database file ${path} was ${how} while it was open`
+  const todo =
+    'no transaction begins on it, because its commits would be lost: put the file back or restart this process'
+  return new HapaxError('store-unavailable', `${what}; ${todo}`, { fields: { path } })
+}
+
+/** How often a path is checked. */
+const LOOK_MS = 500
 
 /** Makes sure that the file is there, and where SQLite can be trusted with it. */
 export function prepareFile(path: string): void {

@@ -5,6 +5,7 @@ import type {
   DoomOf,
   EnteredExecutor,
   Executor,
+  Reach,
   Result,
   Statement,
   TransactionEnd,
@@ -56,6 +57,7 @@ export class SyncConnection<Tx, Client extends SyncClient = SyncClient> implemen
     const { signal, lockTimeoutMs, doomOf } = options
     const patience = new Patience(lockTimeoutMs, signal)
     const database = this.#database ?? (await this.#open())
+    database.file?.assertThere()
     // Awaiting only what has to be waited for: this is the path of every message.
     const taken = patience.turn(database.queue)
     const turn = taken instanceof Turn ? taken : await taken
@@ -83,6 +85,14 @@ export class SyncConnection<Tx, Client extends SyncClient = SyncClient> implemen
     return { own: false, checks: true, query: (text, params) => executor.query(text, params), leave: () => {} }
   }
 
+  mayHaveEnded(tx: Tx): boolean | undefined {
+    return typeof tx === 'object' && tx !== null ? cutOff.get(tx) : undefined
+  }
+
+  reach(tx: Tx): Reach {
+    return this.#driver.of(tx)?.reaching?.take() ?? 'unseen'
+  }
+
   /** What SQLite takes as one value or row, unless it was built otherwise. */
   mostBytes(): number {
     return 1_000_000_000
@@ -91,6 +101,7 @@ export class SyncConnection<Tx, Client extends SyncClient = SyncClient> implemen
   async query({ text, params }: Statement): Promise<Result> {
     const patience = new Patience()
     const database = this.#database ?? (await this.#open())
+    database.file?.assertThere()
     // Handlers may be long, and many of them may wait: heartbeats, looks and pauses must come through.
     const turn = await patience.turn(database.queue, true)
     try {
@@ -141,6 +152,9 @@ export class SyncConnection<Tx, Client extends SyncClient = SyncClient> implemen
   }
 }
 
+/** Whether handlers that were cut off had ended their transactions; by handle, because a closed handle of an ORM leads nowhere. */
+const cutOff = new WeakMap<object, boolean>()
+
 /** Runs the steps; an abort rolls back at once and does not wait for them. */
 function inTransaction<Tx, T>(
   transaction: SyncTransaction<Tx>,
@@ -151,6 +165,8 @@ function inTransaction<Tx, T>(
   if (signal === undefined) return run.steps(work)
   return new Promise((resolve, reject) => {
     const abort = (): void => {
+      const { tx } = transaction
+      if (typeof tx === 'object' && tx !== null) cutOff.set(tx, transaction.hasEnded())
       run.rollBack()
       reject(signal.reason)
     }

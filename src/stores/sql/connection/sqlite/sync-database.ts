@@ -1,5 +1,6 @@
 import type { WriterQueue } from '../../../../base/index.ts'
 import type { Result, Row, Statement } from '../../../../contracts/index.ts'
+import type { OpenedFile } from './file.ts'
 import { type Places, placed, withoutNumbers } from './placeholders.ts'
 
 /** A connection of a driver whose statements are over when they return: `node:sqlite`, better-sqlite3. */
@@ -37,6 +38,8 @@ export const BUSY_TIMEOUT_MS = 1
 export class SyncDatabase<Client extends SyncClient = SyncClient> {
   readonly client: Client
   readonly queue: WriterQueue
+  /** Undefined for a database in memory. */
+  readonly file: OpenedFile | undefined
   // Two generations: statements that were not used during a whole generation are dropped.
   #young = new Map<string, Prepared>()
   #old = new Map<string, Prepared>()
@@ -44,9 +47,10 @@ export class SyncDatabase<Client extends SyncClient = SyncClient> {
   readonly #commit: SyncStatement
   readonly #rollback: SyncStatement
 
-  constructor(client: Client, queue: WriterQueue) {
+  constructor(client: Client, queue: WriterQueue, file: OpenedFile | undefined) {
     this.client = client
     this.queue = queue
+    this.file = file
     this.#begin = client.prepare('begin immediate')
     this.#commit = client.prepare('commit')
     this.#rollback = client.prepare('rollback')
@@ -80,6 +84,16 @@ export class SyncDatabase<Client extends SyncClient = SyncClient> {
       if (this.client.inTransaction) this.#rollback.run([])
     } catch {
       // `stuck` tells.
+    }
+  }
+
+  /** Whether the open transaction has this savepoint; if so, later changes are rolled back. */
+  holds(savepoint: string): boolean {
+    try {
+      this.client.prepare(`rollback to savepoint ${savepoint}`).run([])
+      return this.client.inTransaction
+    } catch {
+      return false
     }
   }
 

@@ -1,8 +1,12 @@
 import { transactionClosed, Watched } from '../../../../base/index.ts'
 import type { DoomOf, Executor, Result } from '../../../../contracts/index.ts'
 import { doomed, unawaited } from '../driver.ts'
+import type { Reaching } from '../reach.ts'
 import { brokenAtomicity } from '../store-errors.ts'
 import type { SyncDatabase } from './sync-database.ts'
+
+/** The savepoint that guards every transaction of a store. */
+export const GUARD = 'hapax'
 
 /** How the handler may use the objects of a driver. */
 export interface Lending {
@@ -17,14 +21,17 @@ export abstract class SyncTransaction<Tx> {
   /** What the handler receives. */
   abstract readonly tx: Tx
   readonly database: SyncDatabase
+  /** The reach of its handlers; undefined: not all of their statements can be observed. */
+  readonly reaching: Reaching | undefined
   readonly #doomOf: DoomOf
   #executor: Executor | undefined
   #closed = false
   #failures: Watched<never>[] | undefined
   #doom: { kind: 'conflict' | 'lost'; error: unknown } | undefined
 
-  constructor(database: SyncDatabase, doomOf: DoomOf) {
+  constructor(database: SyncDatabase, doomOf: DoomOf, reaching?: Reaching) {
     this.database = database
+    this.reaching = reaching
     this.#doomOf = doomOf
   }
 
@@ -40,6 +47,11 @@ export abstract class SyncTransaction<Tx> {
 
   close(): void {
     this.#closed = true
+  }
+
+  /** Whether it has ended, although hapax has not ended it: the guard is gone. What came after the guard is undone. */
+  hasEnded(): boolean {
+    return !this.database.holds(GUARD)
   }
 
   /** Throws what keeps this transaction from committing, if anything does. */
@@ -71,6 +83,7 @@ export abstract class SyncTransaction<Tx> {
       has: (_, name) => Reflect.has(target, name),
       get: (_, name) => {
         if (this.#closed) throw transactionClosed()
+        this.reaching?.add('unseen')
         if (lending.notLent.has(name))
           throw new TypeError(`${String(name)} is not for handlers: the connection belongs to hapax`)
         const instead = typeof name === 'string' ? lending.instead?.[name] : undefined

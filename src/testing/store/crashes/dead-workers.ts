@@ -153,9 +153,9 @@ export const deadWorkers: readonly Case[] = [
     },
   },
   {
-    name: 'lanes are shared: what belongs to a worker that is heard is left to it, and taken over when it dies',
+    name: 'lanes are shared: ordered rows in the lanes of a live worker are left to it, and taken over when it dies',
     run: async (world) => {
-      const reader = world.reader(undefined, { receive: 'store' })
+      const reader = world.reader(undefined, { order: 'wait' })
       await world.store.workers.join({
         id: 'other',
         name: 'other',
@@ -163,7 +163,9 @@ export const deadWorkers: readonly Case[] = [
         serves: JSON.stringify({ consumers: { billing: ['ping'] }, relays: [] }),
       })
       const worker = await world.worker(reader, { takeoverMs: 1_000 })
-      await reader.deliverMany(IDS)
+      await reader.consumer.handleMany(
+        IDS.map((id) => ({ id, source: '/sender', type: 'ping', data: { n: 1 }, key: id })),
+      )
       // Nothing sends heartbeats for the other worker, so it is presumed dead, and then nothing is left.
       await worker.drain()
       await world.assertEffects(IDS)
