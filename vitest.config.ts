@@ -37,7 +37,7 @@ export default defineConfig({
     // All three are longer than anything takes that is not stuck, on a busy machine: a test may wait for several conditions in turn.
     testTimeout: 240_000,
     hookTimeout: 240_000,
-    expect: { poll: { timeout: 40_000 } },
+    expect: { poll: { timeout: 100_000 } },
     retry: 0,
     coverage: { provider: 'v8', include: ['src/**/*.ts'] },
     projects: [

@@ -106,8 +106,10 @@ await runPair<SqliteTx>({
   leaveOpen: () => {},
 })
 
-describe.skipIf(!testStores().includes('postgres'))('prisma on pg alone', () => {
-  const url = requireServer('postgres')
+const pgUrl = testStores().includes('postgres') ? requireServer('postgres') : undefined
+
+describe.skipIf(pgUrl === undefined)('prisma on pg alone', () => {
+  const url = pgUrl ?? ''
   const schema = `prisma_${process.pid}`
   const admin = pgPool({ connectionString: url, max: 1 })
   const prisma = new onPostgres.PrismaClient({ adapter: new PrismaPg({ connectionString: url, max: 2 }, { schema }) })
