@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { HapaxError } from '../../base/index.ts'
 import type { ClaimHapax } from '../../claims/index.ts'
+import type { ClaimStore } from '../../contracts/index.ts'
 import { numberOf } from '../../message/index.ts'
 import { altered } from '../altered.ts'
 import { assertOutcome, assertRejects, gate, Pong, ping } from '../store/world.ts'
@@ -341,16 +342,8 @@ const workers: readonly Case[] = [
       await hapax.failed.retryAll({ all: true })
       const dead = { token: crypto.randomUUID(), leaseMs: 1, limit: 10 }
       assert.equal((await world.store.claims.claimStored('sms', dead)).claims.length, 1)
-      const kept: unknown[] = []
-      const watched = altered(world.store, {
-        claims: {
-          release: (lease, end) => {
-            kept.push(end.crashes)
-            return world.store.claims.release(lease, end)
-          },
-        },
-      })
-      const other = world.hapax({ store: watched })
+      const { kept, store } = watched(world.store)
+      const other = world.hapax({ store })
       const worker = await world.worker(
         other,
         other.leased('sms').on(Pong, () => assert.fail('handled')),
@@ -358,6 +351,25 @@ const workers: readonly Case[] = [
       await until(() => kept.length > 0)
       await worker.stop()
       assert.equal(kept[0], 1)
+    },
+  },
+  {
+    name: 'C2: a suspect that is put back while another one runs stays one',
+    run: async (world) => {
+      const ids = ['a', 'b', 'c']
+      await failed(world, world.hapax(), ids)
+      await world.hapax().failed.retryAll({ all: true })
+      const dead = { token: crypto.randomUUID(), leaseMs: 1, limit: 10 }
+      assert.equal((await world.store.claims.claimStored('sms', dead)).claims.length, ids.length)
+      const { kept, store } = watched(world.store)
+      const hapax = world.hapax({ store })
+      const over = gate()
+      const sms = world.sms(() => over.passed, { hapax, concurrency: 4 })
+      const worker = await world.worker(hapax, sms)
+      await until(() => kept.length > 0)
+      over.open()
+      await worker.stop()
+      assert.deepEqual(new Set(kept), new Set([1]))
     },
   },
   {
@@ -377,5 +389,15 @@ const workers: readonly Case[] = [
     },
   },
 ]
+
+/** The same store, and the crash counts with which messages were put back. */
+function watched(store: ClaimStore): { readonly kept: readonly unknown[]; readonly store: ClaimStore } {
+  const kept: unknown[] = []
+  const release: ClaimStore['claims']['release'] = (lease, end) => {
+    kept.push(end.crashes)
+    return store.claims.release(lease, end)
+  }
+  return { kept, store: altered(store, { claims: { release } }) }
+}
 
 export const people: readonly Case[] = [...looking, ...changing, ...workers, ...switchedOff]

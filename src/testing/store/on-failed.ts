@@ -135,6 +135,22 @@ const once: readonly Case[] = [
       }),
     ),
     {
+      name: `an onFailed that rolls back to the savepoint of hapax commits once, with the failure (${name})`,
+      needs: ['savepoints'],
+      run: async (world) => {
+        const hapax = world.hapax()
+        const { hook, calls } = fallback(world)
+        const goesBack: Hook = async (data, error, ctx) => {
+          if (calls.length > 0) throw new Error('called again')
+          await world.database.savepoint(ctx.tx, 'rollback to savepoint', 'hapax')
+          await hook(data, error, ctx)
+        }
+        await run(world, hapax, goesBack, 'a')
+        await assertFailed(world, hapax, 'a', 1)
+        await world.assertPlaces('a', name === 'held' ? ['inbox', 'failed', 'receipt'] : ['failed', 'receipt'])
+      },
+    },
+    {
       name: `an onFailed that commits on its own does not lose the message (${name})`,
       needs: ['ending the transaction'],
       run: async (world) => {

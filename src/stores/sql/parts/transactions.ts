@@ -199,14 +199,20 @@ export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
     isolation: Isolation | undefined,
   ): Promise<unknown> {
     const { executor } = unit
-    if (opening.kind === 'fail')
-      return unit.with({ present: await this.#failed(executor, opening.row, answers.at(-1)) })
+    if (opening.kind === 'fail') {
+      const moved = await this.#failed(executor, opening.row, answers.at(-1))
+      if (moved.size > 0) await unit.border()
+      return unit.with({ present: moved })
+    }
     const locked = opening.kind === 'settle' || opening.locked === 'wait' ? answers[0]?.rows : undefined
     const present = locked === undefined ? NO_SEQS : new Set(locked.map((row) => asSeq(row['seq'])))
     const claimed =
       opening.kind === 'settle'
         ? await this.#settled(executor, answers.at(-1))
         : await this.#claimed(executor, answers.at(-1), isolation)
+    // A handler that rolls back to the guard must not undo what was written after it, or the message would run again and again.
+    const wrote = !this.#dialect.inbox.claimDeletes || answers.at(-1)?.rows.some(isFollowed)
+    if (wrote && claimed.size > 0) await unit.border()
     return unit.with({ present, claimed })
   }
 

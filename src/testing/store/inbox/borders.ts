@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict'
+import { Permanent } from '../../../base/index.ts'
 import { type Case, ofConnections } from '../case.ts'
+import { leased, type Sms } from '../leased/world.ts'
 import { assertOutcome, type Context, gate, ping, type Reader, type ReaderOptions, type World } from '../world.ts'
 
 /** The actions of a handler, which then succeeds or fails on its own. */
@@ -108,6 +110,13 @@ async function assertAsAlone(world: World, doing: readonly Habit[], options: Rea
   }
 }
 
+/** Rolls back to the savepoint of hapax before its effect. Fails in later calls, so that they come to an end. */
+async function takesOnce(world: World, tx: Context['tx'], calls: number): Promise<void> {
+  if (calls > 1) throw new Permanent('called again')
+  await world.database.savepoint(tx, 'rollback to savepoint', 'hapax')
+  await world.database.effect(tx, 'once')
+}
+
 export const borders: readonly Case[] = ofConnections([
   {
     name: 'A17: a handler of a group cannot roll back to a savepoint of the previous message',
@@ -151,6 +160,36 @@ export const borders: readonly Case[] = ofConnections([
       const home: Habit = ({ database }, { tx }) => database.savepoint(tx, 'rollback to savepoint', 'hapax')
       const plain: Habit = (_, __, effect) => effect('plain')
       await assertAsAlone(world, [plain, leaves, home, plain, home, home, plain])
+    },
+  },
+  {
+    name: 'A17: a stored message takes effect once, even if its handler rolls back to the savepoint of hapax',
+    needs: ['savepoints'],
+    run: async (world) => {
+      const reader = world.reader((ctx) => takesOnce(world, ctx.tx, reader.calls.length), { receive: 'store' })
+      await reader.deliver('a')
+      await world.drain(reader)
+      assert.deepEqual(reader.calls, ['a'])
+      await world.assertEffects(['once'])
+      await world.assertPlaces('a', ['receipt'])
+    },
+  },
+  {
+    name: 'A17: a leased message is settled once, even if its `complete` rolls back to the savepoint of hapax',
+    needs: ['savepoints'],
+    run: async (world) => {
+      const hapax = world.hapax()
+      let calls = 0
+      const handler: Sms = (ctx) => {
+        calls += 1
+        ctx.complete((tx) => takesOnce(world, tx, calls))
+      }
+      const sms = leased(world, handler, { hapax })
+      assertOutcome(await sms.handle(ping('a')), 'processed')
+      await world.drain({ hapax, consumer: sms })
+      assert.equal(calls, 1)
+      await world.assertEffects(['once'])
+      await world.assertPlaces('a', ['receipt'])
     },
   },
   {
