@@ -1,10 +1,15 @@
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { createHapax, defineMessage, silentLogger } from 'hapax'
-import { mysql } from 'hapax/mysql'
-import type callbacks from 'mysql2'
+import type { Readable } from 'node:stream'
+import { createHapax, defineMessage, type FailedMessage, type Store, silentLogger } from 'hapax'
+import { fromKysely } from 'hapax/kysely'
+import { type MysqlTx, mysql } from 'hapax/mysql'
+import { Kysely, MysqlDialect, type Transaction } from 'kysely'
+import callbacks from 'mysql2'
 import mysql2 from 'mysql2/promise'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { altered } from '../../src/testing/altered.ts'
+import { LeapingClock } from '../../src/testing/clock.ts'
 import { requireServer } from '../support/servers.ts'
 
 const Thing = defineMessage<object>('thing.done')
@@ -46,6 +51,86 @@ async function column(text: string): Promise<unknown[]> {
   const [rows] = await admin.query<mysql2.RowDataPacket[]>(text)
   return rows.map((row) => Object.values(row)[0])
 }
+
+/** Calls `then` when a connection of the pool has sent the ROLLBACK that `isChosen` chooses, whose answer does not arrive. */
+function afterRollback(pool: mysql2.Pool, isChosen: () => boolean, then: () => void): void {
+  pool.on('connection', (connection: object) => {
+    const link = connection as { addCommand(command: { readonly sql?: unknown }): unknown; stream: Readable }
+    const { addCommand } = link
+    link.addCommand = (command) => {
+      const added = addCommand.call(link, command)
+      if (command.sql === 'rollback' && isChosen()) {
+        link.stream.pause()
+        then()
+      }
+      return added
+    }
+  })
+}
+
+type Open<Store> = (isChosen: () => boolean, then: () => void) => Store
+
+const onMysql2: Open<Store<MysqlTx>> = (isChosen, then) => {
+  const pool = poolWith()
+  afterRollback(pool, isChosen, then)
+  return mysql({ pool })
+}
+
+/** Through an ORM, which sends ROLLBACK itself. */
+const onKysely: Open<Store<Transaction<object>>> = (isChosen, then) => {
+  const pool = callbacks.createPool({ uri, database, connectionLimit: 4 })
+  const db = new Kysely<object>({ dialect: new MysqlDialect({ pool }) })
+  onTestFinished(() => db.destroy())
+  afterRollback(pool.promise(), isChosen, then)
+  return mysql(fromKysely(db, { pool }), { database })
+}
+
+/** Its process stands still from its ROLLBACK to its time-out; another worker settles the message meanwhile. */
+async function failedAfterStandstill<Tx>(name: string, open: Open<Store<Tx>>): Promise<readonly FailedMessage[]> {
+  const clock = new LeapingClock()
+  const timeoutMs = 60_000
+  let calls = 0
+  let stopped = 0
+  const store = open(
+    () => calls === 1 && stopped === 0,
+    () => {
+      stopped += 1
+      clock.leap(timeoutMs)
+    },
+  )
+  const overtaken = altered(store, {
+    inbox: {
+      reschedule: async (row) => {
+        await admin.query(`delete from hapax_inbox where consumer = '${name}'`)
+        return store.inbox.reschedule(row)
+      },
+    },
+  })
+  const hapax = createHapax({ store: overtaken, source: '/test', logger: silentLogger, clock })
+  const consumer = hapax.consumer(name, { receive: 'store', timeoutMs }).on(Thing, () => {
+    calls += 1
+    throw new Error('once')
+  })
+  await consumer.handle(arrived('still'))
+  const worker = hapax.worker({ consume: [consumer], pollMs: 20 })
+  await worker.start()
+  await worker.drain()
+  await worker.stop()
+  expect([calls, stopped]).toEqual([1, 1])
+  const failed = await hapax.failed.list()
+  await hapax.close()
+  return failed
+}
+
+describe('a handler that fails, and whose process stands still during ROLLBACK until another worker has settled its message', () => {
+  it('A13: is not suspected of a commit', async () => {
+    expect(await failedAfterStandstill('mysql2', onMysql2)).toEqual([])
+  })
+
+  it('A13: is not suspected of a commit through an ORM', async () => {
+    expect(await failedAfterStandstill('kysely', onKysely)).toEqual([])
+  })
+})
 
 describe('the database', () => {
   it('K3: stays the same for the receipts of a handler that says USE', async () => {

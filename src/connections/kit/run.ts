@@ -68,6 +68,8 @@ export class Run<Tx extends object> {
       } else if (this.stage === 'opening' && this.#ground.afterFailure !== undefined) {
         await send(this.#ground.afterFailure).catch(() => {})
       }
+      // The ROLLBACK that follows is the ORM's, and not the handler's.
+      this.#sent?.ended()
       throw error
     }
   }

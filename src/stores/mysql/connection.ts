@@ -336,6 +336,7 @@ class Run<Client extends MysqlPoolClient> {
       this.destroy()
       return false
     }
+    this.tx.ended()
     try {
       await this.#send(ROLLBACK)
       if (!this.#opened) await this.#send(mysqlReset)

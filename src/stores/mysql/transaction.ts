@@ -52,6 +52,11 @@ export class MysqlTransaction<Client extends MysqlPoolClient> implements MysqlTx
     this.#sent?.begin()
   }
 
+  /** Its handler has ended: what is sent from now on ends it. */
+  ended(): void {
+    this.#sent?.ended()
+  }
+
   /** What is sent on its connection from now on is not its handler's. */
   over(): void {
     this.#sent?.over()

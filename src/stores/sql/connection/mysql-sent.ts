@@ -52,6 +52,8 @@ export class MysqlSent {
   #reaching: Reaching | undefined
   /** Whether they have a transaction on this connection. */
   #open = false
+  /** Whether they may still send something: what ends the transaction afterwards is not theirs. */
+  #running = true
   /** What the server has ended it by: statements behind that would commit by themselves. */
   #end: { readonly error: unknown } | undefined
 
@@ -79,7 +81,13 @@ export class MysqlSent {
   begin(): void {
     this.mayHaveEnded = false
     this.#open = true
+    this.#running = true
     this.#end = undefined
+  }
+
+  /** They have ended: what is sent from now on ends their transaction. */
+  ended(): void {
+    this.#running = false
   }
 
   /** Their transaction is over. */
@@ -91,12 +99,16 @@ export class MysqlSent {
   #note(command: Command, several: boolean): void {
     const text = textOf(command)
     if (text === undefined) {
-      this.mayHaveEnded ||= Object.getPrototypeOf(command)?.constructor?.name !== 'CloseStatement'
+      if (Object.getPrototypeOf(command)?.constructor?.name !== 'CloseStatement') this.#mayEnd()
       return
     }
-    this.mayHaveEnded ||= !keepsOpen(text, several)
+    if (!keepsOpen(text, several)) this.#mayEnd()
     this.#reaching?.add(reachOf(text, MYSQL_SAVEPOINTS))
     if (this.#open) this.#hold(command, typeof text === 'string' && ROLLBACK.test(text))
+  }
+
+  #mayEnd(): void {
+    this.mayHaveEnded ||= this.#running
   }
 
   /** Once the server has ended the transaction, a statement fails as the one did by which that came, and is not sent. */
