@@ -1,8 +1,11 @@
 // Server and session settings that change the meaning of statements. Some are defaults of servers or pools.
 import { randomBytes } from 'node:crypto'
 import { createHapax, defineMessage, silentLogger } from 'hapax'
+import { fromKysely } from 'hapax/kysely'
 import { mysql } from 'hapax/mysql'
 import { postgres } from 'hapax/postgres'
+import { Kysely, MysqlDialect } from 'kysely'
+import callbacks from 'mysql2'
 import { createConnection, createPool, type RowDataPacket } from 'mysql2/promise'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { essentials } from '../support/essentials.ts'
@@ -91,6 +94,14 @@ describe.skipIf(noPrivateServer('mysql') !== undefined)('MariaDB', () => {
     const settings = "set sql_safe_updates = 1, sql_select_limit = 1, completion_type = 'CHAIN', sql_big_selects = 0"
     pool.on('connection', (connection) => void connection.query(settings))
     await essentials(mysql({ pool }))
+  })
+
+  it('works through an ORM on a server with unsuitable values', async () => {
+    const url = await databaseWith("sql_safe_updates = 1, sql_select_limit = 1, completion_type = 'CHAIN'")
+    const pool = callbacks.createPool({ uri: url, connectionLimit: 8 })
+    const db = new Kysely<object>({ dialect: new MysqlDialect({ pool }) })
+    onTestFinished(() => db.destroy())
+    await essentials(mysql(fromKysely(db, { pool }), { database: new URL(url).pathname.slice(1) }))
   })
 
   it('works on a pool that resets each session to unsuitable values when it is released', async () => {
