@@ -9,25 +9,34 @@ import { type AnyStore, AT_ONCE, assertOutcome, type World } from '../world.ts'
 const MOST = 20
 
 /** Wraps a store: a transaction in which a handler was called is lost if `isLost` returns true, and every retry is due at once. */
-function losing(store: AnyStore, calls: () => number, isLost: (call: number) => boolean): AnyStore {
+function losing(
+  store: AnyStore,
+  calls: () => number,
+  isLost: (call: number) => boolean,
+): { store: AnyStore; isIdle(): boolean } {
+  let running = 0
   const run: AnyStore['transactions']['run'] = (options, opening, body) => {
     if (opening.kind !== 'claim') return store.transactions.run(options, opening, body)
-    return store.transactions.run(options, opening, async (unit) => {
+    running += 1
+    const claiming = store.transactions.run(options, opening, async (unit) => {
       const before = calls()
       const end = await body(unit)
       if (calls() > before && isLost(calls())) throw new HapaxError('transaction-lost', 'the link was cut')
       return end
     })
+    return claiming.finally(() => {
+      running -= 1
+    })
   }
   const reschedule: AnyStore['inbox']['reschedule'] = (row) => store.inbox.reschedule({ ...row, delayMs: 0 })
-  return altered(store, { transactions: { run }, inbox: { reschedule } })
+  return { store: altered(store, { transactions: { run }, inbox: { reschedule } }), isIdle: () => running === 0 }
 }
 
 /** Handles a message whose transactions are lost in the given calls of its handler, which throws in the others. Resolves with its attempts. */
 async function attempts(world: World, isLost: (call: number) => boolean, throws?: number): Promise<readonly number[]> {
   const seen: number[] = []
   const clock = new LeapingClock()
-  const store = losing(world.store, () => seen.length, isLost)
+  const { store, isIdle } = losing(world.store, () => seen.length, isLost)
   const reader = world.reader(
     async ({ tx, message, attempt }) => {
       seen.push(attempt)
@@ -38,11 +47,16 @@ async function attempts(world: World, isLost: (call: number) => boolean, throws?
   )
   assertOutcome(await reader.deliver('a'), 'stored')
   const worker = await world.worker(reader, { takeoverMs: 86_400_000 })
-  await world.until(async () => {
-    // A worker pauses before it retries rows that it could not finish.
-    clock.leap(1_000)
-    return (await world.store.admin.trace('a')).every(({ where }) => where !== 'inbox')
-  })
+  const isOver = async (): Promise<boolean> =>
+    (await world.store.admin.trace('a')).every(({ where }) => where !== 'inbox')
+  while (!(await isOver())) {
+    const before = seen.length
+    await world.until(() => {
+      // A worker pauses before it retries rows that it could not finish. Not inside a transaction, whose time could run out.
+      if (isIdle()) clock.leap(1_000)
+      return seen.length > before || isOver()
+    })
+  }
   await worker.stop()
   return seen
 }
