@@ -50,7 +50,7 @@ import {
 } from './base/index.ts'
 import { type ClaimHapax, type ClaimHapaxOptions, LeaseCore } from './claims/index.ts'
 import type { ConsumerOptions } from './consumer/index.ts'
-import { ConsumerCore, unknownHandler } from './consumer/index.ts'
+import { ConsumerCore, logProcessed, unknownHandler } from './consumer/index.ts'
 import type {
   Consumer,
   Destination,
@@ -201,6 +201,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
     const relay = options.relay === undefined ? 'default' : nameText('relay', options.relay)
     this.#store = store
     this.events = new EventHub(logger)
+    logProcessed(this.events, logger)
     const instrument = instrumentOption(options.instrument, this.events, logger, redact)
     const detached = detachedOf(instrument)
     this.#crew = new Crew({ news: store.news, clock, logger, detached })

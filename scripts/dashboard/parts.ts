@@ -41,6 +41,28 @@ export const consumers: readonly Panel[] = [
     ],
   }),
   lines({
+    title: 'Rejected deliveries, share',
+    description:
+      'Deliveries that were given back because the database could not tell whether they are duplicates, as a share of all deliveries.',
+    unit: 'percentunit',
+    width: 8,
+    limits: { bad: 0.01 },
+    queries: [
+      {
+        // What is stored or retried is counted again when it ends.
+        expr: `${rate('consumer', 'hapax_messages_total', 'outcome="unavailable"')} / ${rate('consumer', 'hapax_messages_total', 'outcome!~"stored|retrying"')}`,
+        legend: '{{consumer}}',
+      },
+    ],
+  }),
+  lines({
+    title: 'Attempts, p99',
+    description: 'How many attempts a message took until it was processed, or failed for good.',
+    unit: 'short',
+    width: 8,
+    queries: [{ expr: quantile(0.99, 'consumer', 'hapax_attempts'), legend: '{{consumer}}' }],
+  }),
+  lines({
     title: 'Time to process, p99',
     description: 'From the first statement to the commit, the handler included. A group shares it.',
     unit: 's',
@@ -66,15 +88,6 @@ export const consumers: readonly Panel[] = [
     width: 8,
     queries: [{ expr: quantile(0.99, 'consumer', 'hapax_pool_wait_seconds'), legend: '{{consumer}}' }],
   }),
-  heatmap({
-    title: 'Lag, all messages',
-    description: 'How many messages took how long from publish to the committed effect.',
-    unit: 's',
-    width: 16,
-    queries: [
-      { expr: `sum by (le) (increase(${of('hapax_lag_seconds_bucket')}[$__rate_interval]))`, legend: '{{le}}' },
-    ],
-  }),
   lines({
     title: 'Workers by consumer',
     description: 'Live workers that serve a consumer. Zero, while something waits: nobody will process it.',
@@ -82,6 +95,15 @@ export const consumers: readonly Panel[] = [
     decimals: 0,
     width: 8,
     queries: [{ expr: state('consumer', 'hapax_consumer_workers'), legend: '{{consumer}}' }],
+  }),
+  heatmap({
+    title: 'Lag, all messages',
+    description: 'How many messages took how long from publish to the committed effect.',
+    unit: 's',
+    width: 24,
+    queries: [
+      { expr: `sum by (le) (increase(${of('hapax_lag_seconds_bucket')}[$__rate_interval]))`, legend: '{{le}}' },
+    ],
   }),
 ]
 

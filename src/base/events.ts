@@ -62,7 +62,14 @@ export interface HapaxEvents {
     lagMs?: number | undefined
   }
   /** The message had been taken before; `takenAt` says when. */
-  duplicate: { consumer: string; message: MessageRef; takenAt?: Date; checkMs?: number | undefined }
+  duplicate: {
+    consumer: string
+    message: MessageRef
+    takenAt?: Date
+    /** How many duplicates of this message this process has dropped, this one included. Of the last 1,000 such messages only. */
+    blocked: number
+    checkMs?: number | undefined
+  }
   /** A duplicate came with another payload than the first one. */
   mismatch: { consumer: string; message: MessageRef; takenAt?: Date }
   /** Written to the inbox. */
@@ -83,6 +90,8 @@ export interface HapaxEvents {
   ignored: { consumer: string; message: MessageRef }
   /** Nothing was kept; the message is to be delivered again. */
   'rolled-back': { consumer: string; message: MessageRef; error: Error }
+  /** `handle` rejected: the database was not available, or could not tell whether the message was taken. It is to be delivered again. */
+  unavailable: { consumer: string; message: MessageRef; error: Error }
   /** The link broke while committing; the outcome is being looked up. */
   'commit-unknown': { consumer: string; messages: readonly MessageRef[] }
   /** What became of a commit that was unknown. `unresolved`: the database did not say in time, and the messages are delivered again. */
@@ -201,6 +210,7 @@ function noListeners(): Listeners {
     busy: new Set(),
     ignored: new Set(),
     'rolled-back': new Set(),
+    unavailable: new Set(),
     'commit-unknown': new Set(),
     'commit-resolved': new Set(),
     published: new Set(),

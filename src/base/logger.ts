@@ -23,15 +23,25 @@ export const silentLogger: Logger = { debug: () => {}, info: () => {}, warn: () 
 export interface LimitedLogger extends Logger {
   /** The same without bounds: what handlers log is the application's affair. */
   readonly forHandlers: Logger
+  /** Whether lines of the level `debug` are written at the moment. Undefined: never. */
+  readonly writesDebug: (() => boolean) | undefined
   /** Says how many lines were left out and not told of yet. */
   end(): void
 }
 
 /** The logger that was given, or the one of the console. */
 export function loggerOption(given: Logger | undefined, redact: Redact, clock: Clock): LimitedLogger {
-  if (given === undefined) return safeLogger(consoleLogger, redact, clock)
+  if (given === undefined) return { ...safeLogger(consoleLogger, redact, clock), writesDebug: undefined }
   const logger = able('logger', 'an object with debug, info, warn and error', given, LEVELS)
-  return safeLogger(adapted(logger), redact, clock)
+  return { ...safeLogger(adapted(logger), redact, clock), writesDebug: debugOf(logger) }
+}
+
+/** Loggers of libraries can be asked, and their level changes while they are used. Of others it is not known. */
+function debugOf(logger: Logger): (() => boolean) | undefined {
+  if (logger === silentLogger || logger === consoleLogger) return undefined
+  return () =>
+    !('isLevelEnabled' in logger && typeof logger.isLevelEnabled === 'function') ||
+    logger.isLevelEnabled('debug') !== false
 }
 
 const LEVELS = ['debug', 'info', 'warn', 'error'] as const satisfies readonly (keyof Logger)[]
@@ -40,7 +50,7 @@ const LEVELS = ['debug', 'info', 'warn', 'error'] as const satisfies readonly (k
  * The same logger, which cannot disturb: what it throws is dropped, because there is nowhere left to say it. The texts of errors go
  * through the user's own rules here, once for all. Warnings and errors of one kind are bounded; the others are logged as `debug`.
  */
-function safeLogger(logger: Logger, redact: Redact, clock: Clock): LimitedLogger {
+function safeLogger(logger: Logger, redact: Redact, clock: Clock): Omit<LimitedLogger, 'writesDebug'> {
   const write = (level: keyof Logger, fields: object, message: string): void => {
     try {
       const result: unknown = logger[level](fields, message)

@@ -13,6 +13,7 @@ import {
   Registry,
   Reporter,
   refuseDisabled,
+  reportUnavailable,
   Turns,
   unknownHandler,
   WebhookFeed,
@@ -202,16 +203,21 @@ export class ClaimConsumerCore implements ClaimConsumer, Fed {
   /** Messages that another call is working on, and types of other processes, are taken apart, so that they do not delay the rest. */
   async #group(entries: readonly Received[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
     const apart = entries.filter((entry) => this.#turns.isHeld(entry.stored) || !this.#isOurs(entry))
-    if (apart.length === 0) return this.#take(entries, signal)
-    const together = entries.filter((entry) => !apart.includes(entry))
-    const [outcomes, ...others] = await Promise.all([
-      together.length === 0 ? [] : this.#take(together, signal),
-      ...apart.map((entry) => this.#apart(entry, signal)),
-    ])
-    const all = new Outcomes<Received>()
-    all.add(together, outcomes)
-    all.add(apart, others)
-    return all.inOrder(entries)
+    try {
+      if (apart.length === 0) return await this.#take(entries, signal)
+      const together = entries.filter((entry) => !apart.includes(entry))
+      const [outcomes, ...others] = await Promise.all([
+        together.length === 0 ? [] : this.#take(together, signal),
+        ...apart.map((entry) => this.#apart(entry, signal)),
+      ])
+      const all = new Outcomes<Received>()
+      all.add(together, outcomes)
+      all.add(apart, others)
+      return all.inOrder(entries)
+    } catch (error) {
+      reportUnavailable(this.#engine.events, this.name, entries, error)
+      throw error
+    }
   }
 
   #take(entries: readonly Received[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {

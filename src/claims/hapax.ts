@@ -22,6 +22,7 @@ import {
   within,
   workerName,
 } from '../base/index.ts'
+import { logProcessed } from '../consumer/index.ts'
 import type {
   ClaimConsumer,
   ClaimHandler,
@@ -112,6 +113,7 @@ export class LeaseCore implements ClaimHapax {
     const maxBytes = positiveInteger('maxMessageBytes', options.maxMessageBytes, 1024 * 1024)
     this.events = new EventHub(logger)
     const { events } = this
+    logProcessed(events, logger)
     const instrument = instrumentOption(options.instrument, events, logger, redact)
     const outages = new Outages({ clock, events, logger })
     const shared = { activity: new Activity(), floor: new Floor(clock), events, outages }

@@ -31,6 +31,7 @@ import { type Job, prepareJob, type Registered, Registry } from './handlers.ts'
 import { Keys } from './keys.ts'
 import { Turns } from './one-at-a-time.ts'
 import { type ConsumerOptions, type ConsumerSettings, consumerSettings, refuseDisabled } from './options.ts'
+import { reportUnavailable } from './reporter.ts'
 import type { Noted, StoredWork, StoredWorkParts } from './stored.ts'
 import { InboxWork } from './stored.ts'
 import { watched } from './watched.ts'
@@ -279,21 +280,26 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     const elsewhere = typesElsewhere(this.#engine.store, this.name)
     // Undefined: all of them are jobs, which is the usual case.
     let others: Outcomes<StoredMessage> | undefined
-    for (const entry of entries) {
-      const preparing = this.#prepare(entry, elsewhere, receive)
-      const prepared = preparing instanceof Promise ? await preparing : preparing
-      if (isJob(prepared)) {
-        jobs.push(prepared)
-        continue
+    try {
+      for (const entry of entries) {
+        const preparing = this.#prepare(entry, elsewhere, receive)
+        const prepared = preparing instanceof Promise ? await preparing : preparing
+        if (isJob(prepared)) {
+          jobs.push(prepared)
+          continue
+        }
+        others ??= new Outcomes()
+        if (typeof prepared === 'string') toStore.push({ ...entry, atOnce: prepared === 'work' })
+        else others.set(entry.stored, prepared)
       }
-      others ??= new Outcomes()
-      if (typeof prepared === 'string') toStore.push({ ...entry, atOnce: prepared === 'work' })
-      else others.set(entry.stored, prepared)
+      if (others === undefined) return jobs.length === 0 ? [] : await this.#take(jobs, signal)
+      if (toStore.length > 0) await this.#store(toStore, others, signal)
+      if (jobs.length > 0) others.add(jobs.map(storedOf), await this.#take(jobs, signal))
+      return others.inOrder(entries.map(storedOf))
+    } catch (error) {
+      reportUnavailable(this.#engine.events, this.name, entries, error)
+      throw error
     }
-    if (others === undefined) return jobs.length === 0 ? [] : await this.#take(jobs, signal)
-    if (toStore.length > 0) await this.#store(toStore, others, signal)
-    if (jobs.length > 0) others.add(jobs.map(storedOf), await this.#take(jobs, signal))
-    return others.inOrder(entries.map(storedOf))
   }
 
   #take(jobs: readonly Job<Tx>[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {

@@ -6,7 +6,17 @@ export { type Content, decodeFor, OTHERS, type Registered, Registry, unknownHand
 export type { Keys } from './keys.ts'
 export { Turns } from './one-at-a-time.ts'
 export { type ConsumerOptions, type ConsumerSettings, consumerSettings, refuseDisabled } from './options.ts'
-export { aboutOf, compare, conflictWith, howToSee, Reporter, ref, type TakenBefore } from './reporter.ts'
+export {
+  aboutOf,
+  compare,
+  conflictWith,
+  howToSee,
+  logProcessed,
+  Reporter,
+  ref,
+  reportUnavailable,
+  type TakenBefore,
+} from './reporter.ts'
 export { refuseShort } from './retention.ts'
 export { asFarAsStorable, jsonInAnyEncoding } from './storable.ts'
 export { MAX_CRASHES, type Noted, type StoredWorkParts } from './stored.ts'

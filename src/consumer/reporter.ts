@@ -1,7 +1,7 @@
-import type { Counts, EventHub, Logger, MessageRef, Tally } from '../base/index.ts'
-import { faultFields, HapaxError, safe, shellWord } from '../base/index.ts'
+import type { Counts, EventHub, LimitedLogger, Logger, MessageRef, Tally } from '../base/index.ts'
+import { asError, faultFields, HapaxError, safe, shellWord } from '../base/index.ts'
 import type { Outcome, Receipt } from '../contracts/index.ts'
-import { IMPORTED, type StoredMessage } from '../message/index.ts'
+import { IMPORTED, type Received, type StoredMessage } from '../message/index.ts'
 import type { ConsumerSettings } from './options.ts'
 import type { Verdict } from './verdict.ts'
 import { outcome } from './verdict.ts'
@@ -32,6 +32,33 @@ export function conflictWith({ id, source, takenAt }: TakenBefore): HapaxError {
 /** Names a message, without its payload: logs and events must not leak data. */
 export function ref({ id, source, type }: MessageRef): MessageRef {
   return { id, source, type }
+}
+
+/** Logs each processed message as `debug`. Without a logger for that, nobody listens and messages pay nothing. */
+export function logProcessed(events: EventHub, logger: LimitedLogger): void {
+  const { writesDebug } = logger
+  if (writesDebug === undefined) return
+  events.on('processed', ({ consumer, message, attempt, durationMs, lagMs }) => {
+    if (!writesDebug()) return
+    const times = { durationMs: rounded(durationMs), ...(lagMs !== undefined && { lagMs: rounded(lagMs) }) }
+    logger.debug({ consumer, about: message, attempt, ...times }, 'a message was processed')
+  })
+}
+
+function rounded(ms: number): number {
+  return Math.round(ms * 10) / 10
+}
+
+/** Reports deliveries whose call rejects: it could not be determined whether they are duplicates. */
+export function reportUnavailable(
+  events: EventHub,
+  consumer: string,
+  entries: readonly Pick<Received, 'stored'>[],
+  thrown: unknown,
+): void {
+  if (!events.heard('unavailable')) return
+  const error = asError(thrown)
+  for (const { stored } of entries) events.emit('unavailable', () => ({ consumer, message: ref(stored), error }))
 }
 
 /** An event as fields of a log line. The message is `about` there: `message` is what most loggers call the sentence. */
@@ -71,6 +98,8 @@ export class Reporter {
   readonly #consumer: string
   /** Undefined: the store keeps no samples. */
   readonly #counts: Counts | undefined
+  /** How many duplicates were dropped, by the key of their message; the latest last. */
+  readonly #duplicates = new Map<string, number>()
 
   constructor({ events, logger, tally }: ReporterOptions, consumer: string) {
     this.#events = events
@@ -88,9 +117,20 @@ export class Reporter {
       this.#logger.warn(aboutOf(event), 'a duplicate has another payload than the first delivery')
       this.#events.emit('mismatch', () => event)
     }
-    this.#logger.info(aboutOf(event), 'a duplicate was dropped')
-    this.#events.emit('duplicate', () => ({ ...event, checkMs }))
+    const blocked = this.#blocked(stored)
+    this.#logger.info(aboutOf({ ...event, blocked }), 'a duplicate was dropped')
+    this.#events.emit('duplicate', () => ({ ...event, blocked, checkMs }))
     return DUPLICATE
+  }
+
+  /** Counts a duplicate of a message. Only the messages with the latest duplicates are remembered. */
+  #blocked({ messageKey }: StoredMessage): number {
+    const blocked = (this.#duplicates.get(messageKey) ?? 0) + 1
+    this.#duplicates.delete(messageKey)
+    this.#duplicates.set(messageKey, blocked)
+    const [oldest] = this.#duplicates.keys()
+    if (this.#duplicates.size > MOST_COUNTED && oldest !== undefined) this.#duplicates.delete(oldest)
+    return blocked
   }
 
   /** The consumer has no handler for the type, and `unknown` is 'ignore'. */
@@ -143,4 +183,6 @@ export class Reporter {
 }
 
 const DUPLICATE = outcome('duplicate')
+/** Of so many messages duplicates are counted. */
+const MOST_COUNTED = 1_000
 const IGNORED = outcome('ignored')

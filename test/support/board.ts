@@ -72,6 +72,8 @@ export function asSent(expr: string, { rateInterval, range }: { rateInterval: st
 /** One selection of series in a query, with the function and the range around it. */
 interface Selector {
   readonly metric: string
+  /** As it is written, with its matchers and without a range. */
+  readonly selector: string
   readonly matchers: Readonly<Record<string, string>>
   readonly call: string | undefined
   readonly range: string | undefined
@@ -105,6 +107,7 @@ export function parsePromql(expr: string): Parsed {
       const matrix = around?.name === 'MatrixSelector' ? around : undefined
       const call = matrix?.parent?.name === 'FunctionCallBody' ? (matrix.parent.parent ?? undefined) : undefined
       selectors.push({
+        selector: words,
         metric: /^[a-z_:]*/i.exec(words)?.[0] ?? '',
         matchers: Object.fromEntries(
           [...words.matchAll(/(\w+)\s*=~?\s*"([^"]*)"/g)].map(([, name, value]) => [name, value]),

@@ -1,6 +1,15 @@
-import { createHapax, defineMessage, type Hapax, HapaxError, type HapaxOptions, type Logger, Permanent } from 'hapax'
+import {
+  createHapax,
+  defineMessage,
+  type Hapax,
+  HapaxError,
+  type HapaxOptions,
+  type Logger,
+  Permanent,
+  silentLogger,
+} from 'hapax'
 import { type MemoryTx, memory } from 'hapax/memory'
-import { expect, it } from 'vitest'
+import { expect, it, vi } from 'vitest'
 import { LeapingClock } from '../../src/testing/clock.ts'
 
 interface Line {
@@ -195,4 +204,44 @@ it('a failure that is left to the sender is a warning as well', async () => {
     code: 'DECLINED',
     stack: expect.stringContaining('at thrower'),
   })
+})
+
+it('a processed message is a debug line with its attempt and duration', async () => {
+  const shop = app()
+  const consumer = shop.hapax.consumer('billing').on(Order, () => shop.clock.leap(12))
+  expect(await consumer.handle(order('17'))).toMatchObject({ status: 'processed' })
+  const about = { id: '17', type: 'order.placed', source: '/shop' }
+  const fields = { consumer: 'billing', about, attempt: 1, durationMs: expect.any(Number) }
+  expect(linesOf(shop, 'debug')).toEqual([{ level: 'debug', message: 'a message was processed', fields }])
+  expect(linesOf(shop, 'debug')[0]?.fields['durationMs']).toBeGreaterThanOrEqual(12)
+})
+
+it('a logger that writes no debug lines gets none, until its level changes', async () => {
+  let level = 'info'
+  const shop = app()
+  const debug = vi.fn()
+  const logger = { ...silentLogger, debug, isLevelEnabled: (name: string) => name === level }
+  const hapax = createHapax({ store: memory(), source: '/shop', logger, clock: shop.clock })
+  const consumer = hapax.consumer('billing').on(Order, () => {})
+  await consumer.handle(order('17'))
+  expect(debug).not.toHaveBeenCalled()
+  level = 'debug'
+  await consumer.handle(order('18'))
+  expect(debug).toHaveBeenCalledWith(expect.objectContaining({ consumer: 'billing' }), 'a message was processed')
+})
+
+it('a dropped duplicate says when the message was first taken, and how many of its duplicates were dropped', async () => {
+  const shop = app()
+  const consumer = shop.hapax.consumer('billing').on(Order, () => {})
+  for (const id of ['17', '18', '17', '17', '18']) await consumer.handle(order(id))
+  expect(linesOf(shop, 'info').map(({ message, fields }) => [message, fields])).toEqual(
+    [
+      ['17', 1],
+      ['17', 2],
+      ['18', 1],
+    ].map(([id, blocked]) => [
+      'a duplicate was dropped',
+      { consumer: 'billing', about: expect.objectContaining({ id }), takenAt: expect.any(Date), blocked },
+    ]),
+  )
 })

@@ -1,5 +1,7 @@
 import { readFileSync } from 'node:fs'
-import { silentLogger } from 'hapax'
+import { createHapax, defineMessage, silentLogger } from 'hapax'
+import { postgres } from 'hapax/postgres'
+import { redis } from 'hapax/redis'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { EventHub, type State } from '../../src/base/index.ts'
 import {
@@ -80,7 +82,7 @@ describe('measure', () => {
       '{billing,unresolved}': 0,
     })
     expect(numbers.of(effects)).toEqual({ '{billing,done}': 0, '{billing,not-done}': 0, '{billing,unknown}': 0 })
-    expect(Object.values(numbers.of(messages))).toEqual(Array(11).fill(0))
+    expect(Object.values(numbers.of(messages))).toEqual(Array(12).fill(0))
   })
 
   it('counts every outcome of a consumer', () => {
@@ -88,13 +90,14 @@ describe('measure', () => {
     const consumer = 'billing'
     events.emit('processed', () => ({ consumer, message, attempt: 1, durationMs: 5, waitMs: 1, checkMs: 2, lagMs: 40 }))
     events.emit('processed', () => ({ consumer, message, attempt: 1, durationMs: 5 }))
-    events.emit('duplicate', () => ({ consumer, message, checkMs: 3 }))
+    events.emit('duplicate', () => ({ consumer, message, blocked: 1, checkMs: 3 }))
     events.emit('stored', () => ({ consumer, message }))
     events.emit('retrying', () => ({ consumer, message, attempt: 1, delayMs: 1, error }))
     for (const reason of ['permanent', 'expired', 'conflict', 'unknown-effect'])
       events.emit('failed', () => ({ consumer, message, attempt: 1, reason, error }))
     events.emit('busy', () => ({ consumer, message }))
     events.emit('rolled-back', () => ({ consumer, message, error }))
+    for (let n = 0; n < 3; n++) events.emit('unavailable', () => ({ consumer, message, error }))
     expect(numbers.of(METRICS.messages)).toEqual({
       '{billing,processed}': 2,
       '{billing,duplicate}': 1,
@@ -107,11 +110,28 @@ describe('measure', () => {
       '{billing,busy}': 1,
       '{billing,rolled-back}': 1,
       '{billing,ignored}': 0,
+      '{billing,unavailable}': 3,
     })
     expect(numbers.of(METRICS.process)).toEqual({ '{billing}': 0.01 })
     expect(numbers.of(METRICS.poolWait)).toEqual({ '{billing}': 0.001 })
     expect(numbers.of(METRICS.check)).toEqual({ '{billing}': 0.005 })
     expect(numbers.of(METRICS.lag)).toEqual({ '{billing}': 0.04 })
+  })
+
+  it('records how many attempts a message took, once it has ended', () => {
+    const written: number[] = []
+    const sink: Sink = {
+      cell: ({ name }) => ({ write: (value) => void (name === METRICS.attempts.name && written.push(value)) }),
+      clear: () => {},
+    }
+    measure(events, sink)
+    const consumer = 'billing'
+    events.emit('retrying', () => ({ consumer, message, attempt: 1, delayMs: 1, error }))
+    events.emit('processed', () => ({ consumer, message, attempt: 2, durationMs: 5 }))
+    events.emit('failed', () => ({ consumer, message, attempt: 10, reason: 'handler', error }))
+    // No handler was called with it.
+    events.emit('failed', () => ({ consumer, message, attempt: 0, reason: 'unknown-type', error }))
+    expect(written).toEqual([2, 10])
   })
 
   it('shows which relays are up until their worker stops', () => {
@@ -193,7 +213,7 @@ describe('measure', () => {
     measure(events, numbers)
     const names = Array.from({ length: 600 }, (_, index) => `consumer ${index}`)
     for (const consumer of names) events.emit('stored', () => ({ consumer, message }))
-    expect(Object.keys(numbers.of(METRICS.messages))).toHaveLength(11 * 501)
+    expect(Object.keys(numbers.of(METRICS.messages))).toHaveLength(12 * 501)
     expect(numbers.of(METRICS.messages)['{other,stored}']).toBe(100)
     events.emit('sampled', () => ({ worker: 'a', state: state(names) }))
     expect(Object.keys(numbers.of(METRICS.consumerWorkers))).toHaveLength(501)
@@ -229,6 +249,35 @@ describe('requests and webhooks', () => {
       '{stripe,duplicate}': 2,
       '{stripe,bad-signature}': 1,
     })
+  })
+})
+
+describe('deliveries that cannot be checked', () => {
+  const Order = defineMessage('order.placed')
+  const delivery = (id: string) => ({ id, source: '/shop', type: 'order.placed' })
+  const options = { source: '/shop', logger: silentLogger, acquireMs: 50 }
+
+  it.each(['direct', 'store'] as const)('are counted for each consumer (receive: %s)', async (receive) => {
+    const store = postgres({ url: 'postgres://127.0.0.1:1/shop' })
+    const hapax = createHapax({ ...options, store })
+    measure(hapax.events, numbers)
+    const consumer = hapax.consumer('billing', { receive }).on(Order, () => {})
+    await expect(consumer.handle(delivery('1'))).rejects.toMatchObject({ code: 'store-unavailable' })
+    await expect(consumer.handleMany(['1', '2', '3'].map(delivery))).rejects.toMatchObject({
+      code: 'store-unavailable',
+    })
+    expect(numbers.of(METRICS.messages)).toMatchObject({ '{billing,unavailable}': 4, '{billing,processed}': 0 })
+    await hapax.close()
+  })
+
+  it('are counted on Redis', async () => {
+    const store = redis({ url: 'redis://127.0.0.1:1', prefix: 'shop', timeoutMs: 50 })
+    const hapax = createHapax({ source: '/shop', logger: silentLogger, store })
+    measure(hapax.events, numbers)
+    const consumer = hapax.leased('sms').on(Order, () => {})
+    await expect(consumer.handle(delivery('1'))).rejects.toMatchObject({ code: 'store-unavailable' })
+    expect(numbers.of(METRICS.messages)).toMatchObject({ '{sms,unavailable}': 1, '{sms,processed}': 0 })
+    await hapax.close()
   })
 })
 

@@ -76,7 +76,7 @@ class Measures implements Measuring {
     this.#ignore.push(
       events.on('processed', (event) => this.#processed(event)),
       events.on('duplicate', (event) => this.#duplicate(event)),
-      events.on('failed', ({ consumer, reason }) => this.#count(consumer, FAILED[reason] ?? 'failed')),
+      events.on('failed', (event) => this.#failed(event)),
       events.on('mismatch', ({ consumer }) => this.#series.write(mismatches, [this.#label(consumer)], 1)),
       events.on('effect', ({ consumer, state }) => this.#series.write(effects, [this.#label(consumer), state], 1)),
       events.on('lease-lost', ({ consumer }) => this.#series.write(leaseLost, [this.#label(consumer)], 1)),
@@ -130,9 +130,10 @@ class Measures implements Measuring {
     )
   }
 
-  #processed({ consumer, durationMs, waitMs, checkMs, lagMs }: HapaxEvents['processed']): void {
+  #processed({ consumer, attempt, durationMs, waitMs, checkMs, lagMs }: HapaxEvents['processed']): void {
     const cells = this.#consumers.of(consumer)
     cells.outcomes.processed.write(1)
+    cells.attempts.write(attempt)
     cells.process.write(durationMs / 1_000)
     if (waitMs !== undefined) cells.poolWait.write(waitMs / 1_000)
     if (checkMs !== undefined) cells.check.write(checkMs / 1_000)
@@ -145,7 +146,14 @@ class Measures implements Measuring {
     if (checkMs !== undefined) cells.check.write(checkMs / 1_000)
   }
 
-  #count(consumer: string, outcome: OutcomeStatus): void {
+  #failed({ consumer, reason, attempt }: HapaxEvents['failed']): void {
+    const cells = this.#consumers.of(consumer)
+    cells.outcomes[FAILED[reason] ?? 'failed'].write(1)
+    // What no handler was called with took no attempt.
+    if (attempt > 0) cells.attempts.write(attempt)
+  }
+
+  #count(consumer: string, outcome: MessageOutcome): void {
     this.#consumers.of(consumer).outcomes[outcome].write(1)
   }
 
@@ -188,8 +196,8 @@ class Measures implements Measuring {
 
   /** Its series exist from now on, at zero: otherwise the first failure would not show as an increase. */
   #consumerCells(label: string): ConsumerCells {
-    const outcome = (name: OutcomeStatus): Cell => this.#zero('messages', [label, name])
-    const { process, check, poolWait, lag, mismatches, commitUnknown, effects, leaseLost } = METRICS
+    const outcome = (name: MessageOutcome): Cell => this.#zero('messages', [label, name])
+    const { attempts, process, check, poolWait, lag, mismatches, commitUnknown, effects, leaseLost } = METRICS
     this.#series.write(mismatches, [label], 0)
     for (const resolved of RESOLVED) this.#series.write(commitUnknown, [label, resolved], 0)
     for (const state of EFFECT_STATES) this.#series.write(effects, [label, state], 0)
@@ -208,7 +216,9 @@ class Measures implements Measuring {
         busy: outcome('busy'),
         'rolled-back': outcome('rolled-back'),
         ignored: outcome('ignored'),
+        unavailable: outcome('unavailable'),
       },
+      attempts: this.#sink.cell(attempts, [label]),
       process: this.#sink.cell(process, [label]),
       check: this.#sink.cell(check, [label]),
       poolWait: this.#sink.cell(poolWait, [label]),
@@ -259,7 +269,7 @@ class Measures implements Measuring {
 type RelayFailure = 'retrying' | 'failed' | 'dropped' | 'down'
 
 /** Outcomes whose event has the same name and nothing else to measure. */
-const PLAIN = ['stored', 'retrying', 'busy', 'rolled-back', 'ignored'] as const
+const PLAIN = ['stored', 'retrying', 'busy', 'rolled-back', 'ignored', 'unavailable'] as const
 
 /** What becomes of a commit whose outcome was unknown. */
 const RESOLVED = ['committed', 'not-committed', 'unresolved'] as const
@@ -274,10 +284,14 @@ const FAILED: Readonly<Record<string, OutcomeStatus>> = {
   'unknown-effect': 'held',
 }
 
+/** What becomes of a delivery: what `handle` resolves with, or that it rejects. */
+type MessageOutcome = OutcomeStatus | 'unavailable'
+
 /** The series of a consumer, which every message needs. */
 interface ConsumerCells {
   readonly label: string
-  readonly outcomes: Readonly<Record<OutcomeStatus, Cell>>
+  readonly outcomes: Readonly<Record<MessageOutcome, Cell>>
+  readonly attempts: Cell
   readonly process: Cell
   readonly check: Cell
   readonly poolWait: Cell

@@ -8,6 +8,7 @@ export interface Metric {
   readonly kind: 'counter' | 'histogram' | 'gauge'
   readonly unit:
     | 'messages'
+    | 'attempts'
     | 'requests'
     | 'seconds'
     | 'keys'
@@ -30,6 +31,8 @@ const DURATION: readonly number[] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.
 const LAG: readonly number[] = [
   0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3_600, 21_600, 86_400,
 ]
+/** From the first one to the end of a long back-off. */
+const ATTEMPTS: readonly number[] = [1, 2, 3, 5, 10, 20, 50]
 
 const counter = (name: string, unit: Metric['unit'], labels: readonly string[], help: string): Metric => ({
   name,
@@ -43,7 +46,7 @@ const histogram = (name: string, buckets: readonly number[], labels: readonly st
   name,
   help,
   kind: 'histogram',
-  unit: 'seconds',
+  unit: buckets === ATTEMPTS ? 'attempts' : 'seconds',
   labels,
   buckets,
 })
@@ -63,6 +66,7 @@ const state = (name: string, unit: Metric['unit'], labels: readonly string[], he
 
 type MetricName =
   | 'messages'
+  | 'attempts'
   | 'process'
   | 'check'
   | 'poolWait'
@@ -110,6 +114,12 @@ export const METRICS: Readonly<Record<MetricName, Metric>> = {
     'messages',
     ['consumer', 'outcome'],
     'Deliveries and attempts of this process, by what became of them.',
+  ),
+  attempts: histogram(
+    'hapax_attempts',
+    ATTEMPTS,
+    ['consumer'],
+    'How many attempts a message took until it was processed, or failed for good.',
   ),
   process: histogram(
     'hapax_process_seconds',

@@ -1,9 +1,18 @@
+import { read } from '../pages.ts'
 import { type PrivateServer, privateServer } from '../private-server.ts'
 
 /** A series, with its values over time: one of them for an instant query. */
 export interface Answer {
   readonly metric: Readonly<Record<string, string>>
   readonly values: readonly (readonly [seconds: number, value: number])[]
+}
+
+/** An alert rule, and how its last evaluation ended: `ok`, `err`, or `unknown` before the first one. */
+export interface EvaluatedRule {
+  readonly name: string
+  readonly query: string
+  readonly health: string
+  readonly lastError?: string
 }
 
 /** A Prometheus of a test's own, and how to ask it. */
@@ -14,7 +23,7 @@ export class Prometheus implements AsyncDisposable {
     this.#server = server
   }
 
-  /** Scrapes these ports of this machine, all as one job, every second. */
+  /** Scrapes these ports of this machine, all as one job, every second, and evaluates the alert rules of the package. */
   static async scraping(ports: readonly number[], path = '/metrics'): Promise<Prometheus> {
     const targets = ports.map((port) => `'127.0.0.1:${port}'`).join(', ')
     const settings = `global: { scrape_interval: 1s, scrape_timeout: 1s }
@@ -22,8 +31,17 @@ scrape_configs:
   - job_name: shop
     metrics_path: ${path}
     static_configs: [{ targets: [${targets}] }]
+rule_files: [alerts.yaml]
 `
-    return new Prometheus(await privateServer('prometheus', { files: { 'prometheus.yaml': settings } }))
+    const files = { 'prometheus.yaml': settings, 'alerts.yaml': read('dashboards/alerts.yaml') }
+    return new Prometheus(await privateServer('prometheus', { files }))
+  }
+
+  /** The alert rules, as far as they were evaluated. */
+  async rules(): Promise<readonly EvaluatedRule[]> {
+    const reply = await fetch(`${this.#server.url}/api/v1/rules?type=alert`)
+    const { data } = (await reply.json()) as { data: { groups: readonly { rules: readonly EvaluatedRule[] }[] } }
+    return data.groups.flatMap(({ rules }) => rules)
   }
 
   /** The present value of each series. */
