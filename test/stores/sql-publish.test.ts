@@ -169,6 +169,7 @@ describe.for(stores)('publishing with SQL on %s', (store) => {
     const data = '{ "b" : 1.0,\n "a" : "\\u0000\\u00e9é", "a" : 1e300 }'
     expect((await one({ source: '/s', type: 't', data }))['data']).toBe(Buffer.from(data).toString('hex'))
     expect((await one({ source: '/s', type: 't' }))['data']).toBe('')
+    expect((await one({ source: '/s', type: 't', data: 'none' }))['data']).toBe('')
     expect((await one({ source: '/s', type: 't', data: 'null' }))['data']).toBe(Buffer.from('null').toString('hex'))
   })
 
@@ -267,8 +268,9 @@ describe.for(stores)('publishing with SQL on %s', (store) => {
     ['a long relay', { ...fine, relay: 'x'.repeat(256) }, /expected relay /],
     ['a delay below zero', { ...fine, delayMs: -1 }, /expected delay_ms to be null or a number from 0/],
     ['a delay with a key', { ...fine, key: 'k', delayMs: 1 }, /expected delay_ms to be absent on a message with a key/],
-    ['data that is null', { ...fine, data: null }, /expected data to be the text of a JSON value, or empty, got null/],
-    ['data that is no JSON', { ...fine, data: '{"a":' }, /expected data to be the text of a JSON value, or empty/],
+    ['data that is null', { ...fine, data: null }, /expected data to be the text of a JSON value, or none, got null/],
+    ['empty data', { ...fine, data: '' }, /expected data to be the text of a JSON value, or none, got an empty text/],
+    ['data that is no JSON', { ...fine, data: '{"a":' }, /expected data to be the text of a JSON value, or none/],
     ['a bare word as data', { ...fine, data: 'NaN' }, /expected data /],
     ['blanks as data', { ...fine, data: ' ' }, /expected data /],
     [

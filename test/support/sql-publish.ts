@@ -101,7 +101,7 @@ async function onMysql(): Promise<SqlRig> {
         const values = [
           source,
           type,
-          data === undefined ? '' : data,
+          data === undefined ? 'none' : data,
           key ?? null,
           id ?? null,
           packed === '{}' ? null : packed,

@@ -90,12 +90,15 @@ begin
     when not v_delay between 0 and 3153600000000 then 'expected delay_ms to be null or a number from 0 to 100 years'
     when p_key is not null and v_delay > 0
       then 'expected delay_ms to be absent on a message with a key, because it would hold up what comes after it'
-    when p_data is null then 'expected data to be the text of a JSON value, or empty, got null'
-    when p_data <> cast('' as binary) and not json_valid(p_data)
-      then 'expected data to be the text of a JSON value, or empty' end;
+    when p_data is null then 'expected data to be the text of a JSON value, or none, got null'
+    when p_data = cast('' as binary) then 'expected data to be the text of a JSON value, or none, got an empty text'
+    when p_data <> cast('none' as binary) and not json_valid(p_data)
+      then 'expected data to be the text of a JSON value, or none' end;
   if v_problem is not null then
     signal sqlstate '22023' set message_text = v_problem;
   end if;
+  -- A message without data. No program makes this word by accident, as it may make an empty text.
+  set p_data = if(p_data = cast('none' as binary), cast('' as binary), p_data);
 
   set v_attributes = concat('{',
     coalesce(concat('"subject":', json_extract(p_options, '$.subject'), ','), ''),
