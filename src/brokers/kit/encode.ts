@@ -51,7 +51,9 @@ function readFrom(made: unknown, message: OutgoingMessage, allowed: readonly str
     if (made instanceof Promise) made.catch(() => {})
     throw wrong('what encode returns', 'an object with a body, at once', made)
   }
-  const { body, contentType, headers, properties }: Record<string, unknown> = { ...made }
+  const { body, contentType, headers, properties, ...others }: Record<string, unknown> = { ...made }
+  const [other] = Object.keys(others)
+  if (other !== undefined) throw wrong('what encode returns', `an object with ${FIELDS}`, other)
   return {
     attributes: [],
     plain: headersOf(headers),
@@ -61,6 +63,8 @@ function readFrom(made: unknown, message: OutgoingMessage, allowed: readonly str
     properties: propertiesOf(properties, allowed),
   }
 }
+
+const FIELDS = 'body, contentType, headers and properties'
 
 function bodyOf(body: unknown): Uint8Array {
   if (body instanceof Uint8Array) return body
@@ -74,32 +78,35 @@ function contentTypeFrom(contentType: unknown): string {
 }
 
 function headersOf(headers: unknown): EncodedEvent['plain'] {
-  const found = textsOf(headers)
-  if (found === undefined) throw wrong('the headers that encode returns', 'an object of texts', headers)
+  const found = textsOf('header', headers)
   const reserved = found.find(([name]) => name === '' || name.toLowerCase() === 'content-type')?.[0]
   if (reserved === undefined) return found
   throw wrong('the name of a header that encode returns', 'a text other than content-type', reserved)
 }
 
 function propertiesOf(properties: unknown, allowed: readonly string[]): Readonly<Record<string, string>> {
-  const found = textsOf(properties)
-  if (found?.every(([name]) => allowed.includes(name))) return Object.fromEntries(found)
-  const what = allowed.length === 0 ? 'absent, because this broker has none' : `texts called ${allowed.join(', ')}`
-  throw wrong('the properties that encode returns', what, properties)
+  const found = textsOf('property', properties)
+  const other = found.find(([name]) => !allowed.includes(name))?.[0]
+  if (other === undefined) return Object.fromEntries(found)
+  const what = allowed.length === 0 ? 'absent, because this broker has none' : `one of ${allowed.join(', ')}`
+  throw wrong('the name of a property that encode returns', what, other)
 }
 
 function isText(value: unknown): value is string {
   return typeof value === 'string' && value.isWellFormed()
 }
 
-/** The texts of an object by their names; undefined if it has anything else. */
-function textsOf(values: unknown): [name: string, value: string][] | undefined {
+/** The texts of an object by their names. */
+function textsOf(kind: 'header' | 'property', values: unknown): [name: string, value: string][] {
   if (values === undefined) return []
-  if (typeof values !== 'object' || values === null || Array.isArray(values)) return undefined
+  if (typeof values !== 'object' || values === null || Array.isArray(values)) {
+    throw wrong(`the ${kind === 'header' ? 'headers' : 'properties'} that encode returns`, 'an object of texts', values)
+  }
   const found: [name: string, value: string][] = []
   for (const [name, value] of Object.entries(values)) {
     if (value === undefined) continue
-    if (!isText(value) || !isText(name)) return undefined
+    if (!isText(name)) throw wrong(`the name of a ${kind} that encode returns`, 'a well-formed text', name)
+    if (!isText(value)) throw wrong(`the ${kind} ${name} that encode returns`, 'a well-formed text', value)
     found.push([name, value])
   }
   return found
