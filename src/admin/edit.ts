@@ -17,11 +17,14 @@ import {
 interface EditRules {
   /** Whether it is the payload itself. */
   readonly exact: boolean
+  /** The type of the new message. */
+  readonly type: string
   readonly maxBytes: number
 }
 
 /** The message of a failed one with other data, under an id of its own. */
-export function edited(old: StoredMessage, id: string, data: unknown, { exact, maxBytes }: EditRules): StoredMessage {
+export function edited(old: StoredMessage, id: string, data: unknown, rules: EditRules): StoredMessage {
+  const { exact, maxBytes } = rules
   const { correlationId = old.id, ...others } = unpackAttributes(old)
   const { bytes, type } = exact ? exactly(data, others.datacontenttype) : encoded(data, others.datacontenttype)
   const attributes = packAttributes({ ...others, ...type, correlationId, causationId: old.id })
@@ -36,7 +39,7 @@ export function edited(old: StoredMessage, id: string, data: unknown, { exact, m
     messageKey: messageKey(source, id),
     source,
     id,
-    type: old.type,
+    type: rules.type,
     key,
     attributes,
     data: bytes,

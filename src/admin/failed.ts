@@ -33,6 +33,8 @@ export interface EditOptions {
   readonly effectsChecked?: boolean
   /** The id of the new message. @default a fresh one */
   readonly id?: string
+  /** The type of the new message, for one that was mapped to a type that nothing handles. @default the type of the failed message */
+  readonly type?: string
   /**
    * Whether `data` is the payload itself, a text or bytes, which is stored as it is, under the content type of the message: no digit of a
    * number changes. Rejects with `invalid-payload` if the message has JSON and `data` is none. @default false
@@ -247,18 +249,20 @@ export class FailedStore extends FailedMessages {
    * could be kept as they were; and with `effects-unchecked` as for `retry`.
    */
   async edit(seq: string, data: unknown, options: EditOptions = {}): Promise<{ readonly id: string }> {
-    noOthers('options', options, ['by', 'id', 'exact', 'effectsChecked'])
+    noOthers('options', options, ['by', 'id', 'type', 'exact', 'effectsChecked'])
     const checked = flag('effectsChecked', options.effectsChecked, false)
     const audit = auditOfRetry(options.by, checked, 'edit')
     const exact = flag('exact', options.exact, false)
     const { store, mintId, maxBytes, wake } = this.#options
     const id = options.id === undefined ? mintId() : text('id', options.id, MAX_TEXT_BYTES)
+    const given = options.type === undefined ? undefined : text('type', options.type)
     const failed = await store.failed.get(checkedSeq(seq))
     if (failed === undefined) throw notFound(seq)
     await refuseCalled(store.journal, failed)
     if (!checked) refuseUnchecked(failed)
     if (stubOf(failed.message)?.escaped) refuseStub(failed)
-    const message = edited(failed.message, id, data, { exact, maxBytes })
+    const type = given ?? failed.message.type
+    const message = edited(failed.message, id, data, { exact, type, maxBytes })
     if (!(await store.failed.edit(seq, message, audit))) throw notFound(seq)
     wake()
     return { id }

@@ -153,7 +153,12 @@ export function toolCalls(hapax: object, seq: string): readonly Call[] {
   const clean = { consumer: 'billing', olderThanMs: 1_000 }
   return [
     ...failedCalls((hapax as { failed: object }).failed, seq),
-    ...calls('edit', part('failed')('edit'), [seq, {}], [...NO_OBJECTS, { id: '' }, { id: null }, { by: null }]),
+    ...calls(
+      'edit',
+      part('failed')('edit'),
+      [seq, {}],
+      [...NO_OBJECTS, { id: '' }, { id: null }, { type: '' }, { type: null }, { by: null }],
+    ),
     ...calls(
       'republishAll',
       part('sent')('republishAll'),

@@ -414,6 +414,22 @@ describe('failed edit', () => {
     expect((await cli(['failed', 'list'], around)).stdout).not.toContain('failed-1')
   })
 
+  it('gives a message another type, and leaves its data as it is', async () => {
+    const around = shop.copy()
+    const dry = await cli(['failed', 'edit', '1-7', '--type', 'order.mended', '--dry-run'], around)
+    expect(dry.stdout).toMatch(/^~ type: \S+ -> order\.mended\n\nwould replace 1-7 /)
+    const retyped = await cli(['failed', 'edit', '1-7', '--type', 'order.mended', '--json'], around)
+    const { id } = JSON.parse(retyped.stdout)
+    const told = await cli(['explain', id], around)
+    expect(told.stdout).toContain('order.mended')
+    const { stdout } = await cli(['failed', 'show', '2-7', '--json'], around)
+    const { type } = JSON.parse(stdout)
+    expect(await cli(['failed', 'edit', '2-7', '--type', type], around)).toMatchObject({
+      exitCode: 1,
+      stderr: expect.stringContaining('the type and the data are the same: nothing was changed'),
+    })
+  })
+
   it('takes the data from an editor, and asks', async () => {
     const around = shop.copy()
     const edit = async (text: string): Promise<string> => text.replace('"failed"', '"fine"')

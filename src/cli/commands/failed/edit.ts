@@ -32,6 +32,7 @@ interface EditOptions extends StoreOptions, ChangeOptions, CheckedOptions {
   readonly consumer?: string
   readonly data?: string
   readonly file?: string
+  readonly type?: string
   readonly yes?: true
 }
 
@@ -39,16 +40,18 @@ interface EditOptions extends StoreOptions, ChangeOptions, CheckedOptions {
 export function addFailedEdit(failed: Command, io: Io, done: Done): void {
   withStore(withChange(withChecked(withConsumer(failed.command('edit')))))
     .argument('<message>', 'the number as listed, or the id', failedName)
-    .description('Replaces a failed message with one that has new data and a new id.')
+    .description('Replaces a failed message with one that has new data, or another type, and a new id.')
     .option('--data <data>', 'the new data: JSON, or a text if the message has one')
     .option('--file <path>', 'a file with the new data; - reads standard input')
+    .option('--type <type>', 'the new type; without --data and --file the data stays as it is')
     .option('--yes', 'do not ask for confirmation after the editor')
     .addHelpText(
       'after',
-      `\nWithout --data and --file, $EDITOR opens the data; this needs a terminal.\n${examples(
+      `\nWithout --data, --file and --type, $EDITOR opens the data; this needs a terminal.\n${examples(
         'hapax failed edit 12',
         `hapax failed edit 12 --data '{"orderId":17,"cents":4200}' --dry-run`,
         `hapax failed edit 12 --file order.json --note 'typo in the amount'`,
+        'hapax failed edit 12 --type order.placed',
       )}`,
     )
     .action(async (number, options) => done(await failedEdit(number, options, io)))
@@ -65,27 +68,38 @@ async function failedEdit(typed: string, options: EditOptions, io: Io): Promise<
     }
     // Fail before an editor opens in vain.
     if (!options.effectsChecked) refuseUnchecked(found)
-    const data = given ?? (await fromEditor(found, io))
+    const data = given ?? (options.type === undefined ? await fromEditor(found, io) : unchanged(found))
     const now = readable(data, kindOf(found.message))
     const payload = payloadOf(found.message)
     const old = 'data' in payload ? payload.data : undefined
     const different = changes(old, now)
-    if ('data' in payload && different.length === 0) {
-      throw new CliError('refused', 'the data is the same: nothing was changed')
+    const { type = found.message.type } = options
+    const retyped = type !== found.message.type
+    if ('data' in payload && different.length === 0 && !retyped) {
+      const what = options.type === undefined ? 'the data is' : 'the type and the data are'
+      throw new CliError('refused', `${what} the same: nothing was changed`)
     }
-    if (!options.json) tellChanges(different, io)
+    const typeChange = { mark: '~', text: `type: ${found.message.type} -> ${type}` } as const
+    if (!options.json) tellChanges([...(retyped ? [typeChange] : []), ...different], io)
     if (options.dryRun) return conclude(seq, undefined, options, io)
-    if (given === undefined) await permission(io, options.yes === true, 'an edit', 'Replace the message?')
-    const { id } = await hapax.failed.edit(seq, data, { by: byOf(options), exact: true, ...checkedOf(options) })
+    if (given === undefined && options.type === undefined)
+      await permission(io, options.yes === true, 'an edit', 'Replace the message?')
+    const { id } = await hapax.failed.edit(seq, data, {
+      by: byOf(options),
+      exact: true,
+      ...(options.type !== undefined && { type }),
+      ...checkedOf(options),
+    })
     return conclude(seq, id, options, io)
   })
 }
 
-/** The new data from the command line; undefined if it comes from the editor. */
-function givenText({ data, file }: EditOptions, io: Io): string | Buffer | undefined {
+/** The new data from the command line; undefined if it comes from the editor, or stays as it is. */
+function givenText({ data, file, type }: EditOptions, io: Io): string | Buffer | undefined {
   if (data !== undefined && file !== undefined) throw new CliError('usage', 'expected --data or --file, got both')
   if (data !== undefined) return data
   if (file === undefined) {
+    if (type !== undefined) return undefined
     // Refused before the database is opened.
     editorOf(io)
     return undefined
@@ -103,11 +117,20 @@ function editorOf({ edit }: Io): NonNullable<Io['edit']> {
   return edit
 }
 
-async function fromEditor({ seq, message }: FailedMessage, io: Io): Promise<string> {
-  if (stubOf(message) !== undefined) {
-    const what = `the payload of ${seq} is incomplete: give the new data with --data or --file`
-    throw new CliError('usage', what)
-  }
+/** The data of the message as it is. */
+function unchanged(failed: FailedMessage): Buffer {
+  refuseIncomplete(failed)
+  return Buffer.from(failed.message.data)
+}
+
+function refuseIncomplete({ seq, message }: FailedMessage): void {
+  if (stubOf(message) === undefined) return
+  throw new CliError('usage', `the payload of ${seq} is incomplete: give the new data with --data or --file`)
+}
+
+async function fromEditor(failed: FailedMessage, io: Io): Promise<string> {
+  refuseIncomplete(failed)
+  const { seq, message } = failed
   const kind = kindOf(message)
   if (kind === 'bytes') throw new CliError('usage', `the payload of ${seq} is bytes: give the new ones with --file`)
   const payload = payloadOf(message)

@@ -111,6 +111,21 @@ const single: readonly Case[] = [
     },
   },
   {
+    name: 'an edit may give a message another type, with the same data',
+    run: async (world) => {
+      const seen: unknown[] = []
+      const reader = world.reader(async (ctx, data) => void seen.push([ctx.message.id, ctx.message.type, data]))
+      await reader.consumer.handle(ping('a', { type: 'the-name-of-a-queue' }))
+      const { seq, message } = await failedOne(reader.hapax, 'a')
+      const same = { id: 'b', exact: true }
+      await assertRejects(reader.hapax.failed.edit(seq, message.data, { ...same, type: '' }), 'invalid-option')
+      await reader.hapax.failed.edit(seq, message.data, { ...same, type: 'ping' })
+      await world.drain(reader)
+      assert.deepEqual(seen, [['b', 'ping', { n: 1 }]])
+      assertOutcome(await reader.deliver('b'), 'duplicate')
+    },
+  },
+  {
     name: 'an edited message stays as replaced, and is not decided about again',
     run: async (world) => {
       const { reader } = await failedOnes(world, ['a'])
