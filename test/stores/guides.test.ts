@@ -3,110 +3,19 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { connect } from 'amqplib'
-import { createHapax, defineMessage, type MessageType, silentLogger } from 'hapax'
-import { mysql } from 'hapax/mysql'
+import { createHapax, defineMessage, silentLogger } from 'hapax'
 import { postgres } from 'hapax/postgres'
 import { rabbitmq } from 'hapax/rabbitmq'
-import { createConnection } from 'mysql2/promise'
-import pg from 'pg'
-import { describe, expect, it, onTestFinished } from 'vitest'
-import { cli } from '../support/cli.ts'
-import { type OwnDatabase, ownDatabase } from '../support/migration-tools.ts'
+import type pg from 'pg'
+import { describe, expect, it } from 'vitest'
+import { delivered, mappings, migrated, takeOver, takeOvers, uuid } from '../support/guides.ts'
 import { blocksOf } from '../support/pages.ts'
 import { requireServer, testBrokers } from '../support/servers.ts'
 
 const run = promisify(execFile)
 
-/** The command that reads a table, and its output. */
-const ASKED = [
-  {
-    form: /^psql "\$DATABASE_URL" -Atc (["'])(.*)\1 > processed\.txt$/,
-    written: (values: string[]) => values.join('|'),
-  },
-  // Every value quoted, as many programs write CSV.
-  { form: /^psql "\$DATABASE_URL" --csv -c (["'])(.*)\1 > processed\.csv$/, written: inQuotes, header: true },
-  { form: /^mariadb -Nr -e (["'])(.*)\1 shop > processed\.txt$/, written: (values: string[]) => values.join('\t') },
-]
-
-function inQuotes(values: string[]): string {
-  return values.map((value) => `"${value.replaceAll('"', '""')}"`).join(',')
-}
-
-/** The commands of a page that take over a table: what its client is asked, and how the answer is imported. */
-function takeOvers(page: string): TakeOver[] {
-  const commands = blocksOf(page)
-    .filter(({ language }) => language === 'sh')
-    .map(({ code }) => code.trim().split('\n'))
-  return commands.flatMap(([first = '', second = '']) => {
-    return ASKED.flatMap(({ form, written, header = false }) => {
-      const sql = form.exec(first)?.[2]?.replaceAll('\\"', '"')
-      return sql === undefined ? [] : [{ sql, written, header, importing: second.split(' ').slice(2) }]
-    })
-  })
-}
-
-interface TakeOver {
-  readonly sql: string
-  readonly written: (values: string[]) => string
-  /** Whether the first line has the column names. */
-  readonly header: boolean
-  readonly importing: string[]
-}
-
-/** Does what the two commands do. */
-async function takeOver(
-  database: OwnDatabase,
-  ask: pg.Client | ((sql: string) => Promise<object[]>),
-  { sql, written, header, importing }: TakeOver,
-) {
-  const rows = typeof ask === 'function' ? await ask(sql) : (await ask.query<object>(sql)).rows
-  const lines = rows.map((row) => Object.values(row).map(String))
-  const whole = header ? [Object.keys(rows[0] ?? {}), ...lines] : lines
-  const [, , file = ''] = importing
-  writeFileSync(join(database.project, file), whole.map((values) => `${written(values)}\n`).join(''))
-  const { exitCode, stdout, stderr } = await cli(importing, {
-    cwd: database.project,
-    env: { HAPAX_STORE: database.url },
-  })
-  expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' })
-  return stdout
-}
-
-async function migrated(): Promise<{ database: OwnDatabase; client: pg.Client }> {
-  const database = await ownDatabase('postgres')
-  expect((await cli(['migrate', '--store', database.url])).exitCode).toBe(0)
-  const client = new pg.Client(database.url)
-  await client.connect()
-  onTestFinished(async () => {
-    await client.end()
-    await database[Symbol.asyncDispose]()
-  })
-  return { database, client }
-}
-
-/** Delivers messages to the consumer billing and returns the outcomes. */
-async function delivered(
-  url: string,
-  type: MessageType<unknown>,
-  source: string,
-  ids: readonly string[],
-): Promise<string[]> {
-  const store = url.startsWith('mysql') ? mysql({ url }) : postgres({ url })
-  const hapax = createHapax<typeof store>({ store, source: '/shop', logger: silentLogger })
-  try {
-    const billing = hapax.consumer('billing').on(type, () => {})
-    const outcomes = []
-    for (const id of ids) outcomes.push((await billing.handle({ id, source, type: type.type, data: {} })).status)
-    return outcomes
-  } finally {
-    await hapax.close()
-  }
-}
-
-const uuid = (n: number): string => `00000000-0000-4000-8000-${String(n).padStart(12, 'a')}`
-
 describe('from a .NET inbox', () => {
-  const [massTransit, nServiceBus] = takeOvers('docs/from-a-symfony-or-dotnet-inbox.md')
+  const [massTransit, nServiceBus] = takeOvers('docs/from-a-dotnet-inbox.md')
   const Placed = defineMessage<unknown>('Shop:OrderPlaced')
 
   it('what the InboxState of MassTransit has as consumed is a duplicate', async () => {
@@ -185,38 +94,11 @@ describe('from a hand-made table', () => {
       'duplicate',
     ])
   })
-
-  it('imports only the processed rows of the table of a Symfony application', async () => {
-    const [, , symfony = expect.fail()] = takeOvers('docs/from-a-symfony-or-dotnet-inbox.md')
-    await using database = await ownDatabase('mysql')
-    expect((await cli(['migrate', '--store', database.url])).exitCode).toBe(0)
-    const connection = await createConnection(database.url)
-    try {
-      for (const text of table('processed_messages', 'message_id')) await connection.query(text)
-      const ask = async (sql: string): Promise<object[]> => Object(await connection.query(sql))[0]
-      expect(await takeOver(database, ask, symfony)).toContain('imported 1 receipt for billing')
-      const ids = ['a', 'b', 'c', 'd']
-      expect(await delivered(database.url, Paid, '/shop-php', ids)).toEqual([
-        'processed',
-        'processed',
-        'duplicate',
-        'processed',
-      ])
-    } finally {
-      await connection.end()
-    }
-  })
 })
 
-/** What the page gives to `billing.from`. */
-function mappings(page: string): object[] {
-  const texts = blocksOf(page).flatMap(({ code }) => /^billing\.from\(.*?, (\{\n[\s\S]*\n\})\)$/m.exec(code)?.[1] ?? [])
-  return texts.map((text) => new Function(`return ${text}`)())
-}
-
 describe.runIf(testBrokers().includes('rabbitmq'))('messages of other frameworks', () => {
-  const page = 'docs/from-a-symfony-or-dotnet-inbox.md'
-  const [massTransit, nServiceBus, symfony] = mappings(page)
+  const page = 'docs/from-a-dotnet-inbox.md'
+  const [massTransit, nServiceBus] = mappings(page)
   const order = { orderId: 'A1', amount: 42 }
 
   const kinds = [
@@ -238,20 +120,6 @@ describe.runIf(testBrokers().includes('rabbitmq'))('messages of other frameworks
         headers: { 'NServiceBus.MessageId': uuid(2), 'NServiceBus.EnclosedMessageTypes': 'Shop.OrderPlaced' },
       },
       data: (body: unknown) => body,
-    },
-    {
-      name: 'Symfony',
-      mapping: symfony,
-      type: 'App\\Message\\OrderPlaced',
-      body: { eventId: uuid(3), ...order },
-      properties: {
-        contentType: 'application/json',
-        headers: {
-          type: 'App\\Message\\OrderPlaced',
-          'X-Message-Stamp-BusName': '[{"busName":"messenger.bus.default"}]',
-        },
-      },
-      data: ({ eventId: _, ...rest }: { eventId: string }) => rest,
     },
   ]
 

@@ -18,6 +18,7 @@ export const onlyInFaults: readonly string[] = [
   'test/packed/*.test.ts',
   'test/stores/conformance.test.ts',
   'test/stores/connection-budget.test.ts',
+  'test/stores/guides-symfony.test.ts',
   'test/stores/sharding-example.test.ts',
   'test/stores/sqlite-oldest-node.test.ts',
 ]
