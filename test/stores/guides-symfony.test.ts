@@ -129,172 +129,177 @@ function outcomesOf({ hapax }: Shop): { processed: string[]; duplicate: string[]
 
 const left = async ({ channel }: Shop, queue: string): Promise<number> => (await channel.checkQueue(queue)).messageCount
 
-describe.skipIf(noSymfony !== undefined || !testBrokers().includes('rabbitmq'))('beside Symfony Messenger', () => {
-  const [byData, byStamp] = mappings(page)
+const missing = noSymfony ?? (testBrokers().includes('rabbitmq') ? undefined : 'RabbitMQ is left out')
 
-  it.for([
-    { name: 'in the data', idFrom: 'data', mapping: byData },
-    { name: 'in a stamp', idFrom: 'stamp', mapping: byStamp },
-    { name: 'in the property', idFrom: 'property', mapping: { ...byData, id: { property: 'messageId' } } },
-  ] as const)('what Symfony sends is processed once, with its id $name', async ({ idFrom, mapping }) => {
-    const shop = await openShop()
-    const { hapax, rabbit, queue } = shop
-    const outcomes = outcomesOf(shop)
-    const taken: unknown[] = []
-    const billing = hapax.consumer('billing').on(Placed, ({ orderId }, { message: { source, id } }) => {
-      taken.push([source, id, orderId])
+describe.skipIf(missing !== undefined)(
+  `beside Symfony Messenger${missing === undefined ? '' : ` (${missing})`}`,
+  () => {
+    const [byData, byStamp] = mappings(page)
+
+    it.for([
+      { name: 'in the data', idFrom: 'data', mapping: byData },
+      { name: 'in a stamp', idFrom: 'stamp', mapping: byStamp },
+      { name: 'in the property', idFrom: 'property', mapping: { ...byData, id: { property: 'messageId' } } },
+    ] as const)('what Symfony sends is processed once, with its id $name', async ({ idFrom, mapping }) => {
+      const shop = await openShop()
+      const { hapax, rabbit, queue } = shop
+      const outcomes = outcomesOf(shop)
+      const taken: unknown[] = []
+      const billing = hapax.consumer('billing').on(Placed, ({ orderId }, { message: { source, id } }) => {
+        taken.push([source, id, orderId])
+      })
+      const worker = hapax.worker({ consume: [billing.from(rabbit.queue(queue, { declare: 'check' }), mapping)] })
+      await worker.start()
+      const job = { queue, idFrom, orders: [order('e-1'), order('e-2')] }
+      await messenger('send', job)
+      await messenger('send', job)
+      await expect.poll(() => outcomes.duplicate.toSorted(), { timeout: 30_000 }).toEqual(['e-1', 'e-2'])
+      expect(taken.toSorted()).toEqual([
+        ['/shop-php', 'e-1', 'order-e-1'],
+        ['/shop-php', 'e-2', 'order-e-2'],
+      ])
+      await worker.stop()
     })
-    const worker = hapax.worker({ consume: [billing.from(rabbit.queue(queue, { declare: 'check' }), mapping)] })
-    await worker.start()
-    const job = { queue, idFrom, orders: [order('e-1'), order('e-2')] }
-    await messenger('send', job)
-    await messenger('send', job)
-    await expect.poll(() => outcomes.duplicate.toSorted(), { timeout: 30_000 }).toEqual(['e-1', 'e-2'])
-    expect(taken.toSorted()).toEqual([
-      ['/shop-php', 'e-1', 'order-e-1'],
-      ['/shop-php', 'e-2', 'order-e-2'],
-    ])
-    await worker.stop()
-  })
 
-  it('what Symfony retried keeps its type in the header, and an edit mends what was mapped by the routing key', async () => {
-    const shop = await openShop()
-    const { hapax, rabbit, queue, database } = shop
-    await messenger('send', { queue, orders: [order('e-1', 'bad'), order('e-2', 'bad')] })
-    // It fails once, and plans a retry in Symfony's delay queue.
-    const failing = await messenger('work', { queue, url: database.url, delayMs: 500 })
-    expect(failing.all('failing')).toEqual(['e-1', 'e-2'])
-    await expect.poll(() => left(shop, queue), { timeout: 30_000 }).toBe(2)
+    it('what Symfony retried keeps its type in the header, and an edit mends what was mapped by the routing key', async () => {
+      const shop = await openShop()
+      const { hapax, rabbit, queue, database } = shop
+      await messenger('send', { queue, orders: [order('e-1', 'bad'), order('e-2', 'bad')] })
+      // Each fails once, and waits in Symfony's delay queue for its retry.
+      const failing = await messenger('work', { queue, url: database.url, delayMs: 500, until: 2 })
+      expect(failing.all('failing')).toEqual(['e-1', 'e-2'])
+      await expect.poll(() => left(shop, queue), { timeout: 30_000 }).toBe(2)
 
-    const outcomes = outcomesOf(shop)
-    const types: string[] = []
-    const billing = hapax.consumer('billing').on(Placed, (_, { message }) => void types.push(message.type))
-    const wrong = { ...byData, type: { property: 'routingKey' } }
-    const mistaken = hapax.worker({ consume: [billing.from(rabbit.queue(queue, { declare: 'check' }), wrong)] })
-    await mistaken.start()
-    await expect.poll(() => outcomes.failed.toSorted(), { timeout: 30_000 }).toEqual(['e-1', 'e-2'])
-    for (const { seq, message } of await hapax.failed.list()) {
-      expect(message.type).toBe(queue)
-      const edit = ['failed', 'edit', seq, '--type', PLACED, '--store', database.url]
-      expect(await cli(edit)).toMatchObject({ exitCode: 0 })
-    }
-    await expect.poll(() => types, { timeout: 30_000 }).toEqual([PLACED, PLACED])
-    await mistaken.stop()
-  })
+      const outcomes = outcomesOf(shop)
+      const types: string[] = []
+      const billing = hapax.consumer('billing').on(Placed, (_, { message }) => void types.push(message.type))
+      const wrong = { ...byData, type: { property: 'routingKey' } }
+      const mistaken = hapax.worker({ consume: [billing.from(rabbit.queue(queue, { declare: 'check' }), wrong)] })
+      await mistaken.start()
+      await expect.poll(() => outcomes.failed.toSorted(), { timeout: 30_000 }).toEqual(['e-1', 'e-2'])
+      for (const { seq, message } of await hapax.failed.list()) {
+        expect(message.type).toBe(queue)
+        const edit = ['failed', 'edit', seq, '--type', PLACED, '--store', database.url]
+        expect(await cli(edit)).toMatchObject({ exitCode: 0 })
+      }
+      await expect.poll(() => types, { timeout: 30_000 }).toEqual([PLACED, PLACED])
+      await mistaken.stop()
+    })
 
-  it('what Symfony retried is processed with the mapping of the page', async () => {
-    const shop = await openShop()
-    const { hapax, rabbit, queue, database } = shop
-    await messenger('send', { queue, orders: [order('e-1', 'bad')] })
-    await messenger('work', { queue, url: database.url, delayMs: 500 })
-    const outcomes = outcomesOf(shop)
-    const billing = hapax.consumer('billing').on(Placed, () => {})
-    const worker = hapax.worker({ consume: [billing.from(rabbit.queue(queue, { declare: 'check' }), byData)] })
-    await worker.start()
-    await expect.poll(() => outcomes.processed, { timeout: 30_000 }).toEqual(['e-1'])
-    await worker.stop()
-  })
+    it('what Symfony retried is processed with the mapping of the page', async () => {
+      const shop = await openShop()
+      const { hapax, rabbit, queue, database } = shop
+      await messenger('send', { queue, orders: [order('e-1', 'bad')] })
+      await messenger('work', { queue, url: database.url, delayMs: 500, until: 1 })
+      const outcomes = outcomesOf(shop)
+      const billing = hapax.consumer('billing').on(Placed, () => {})
+      const worker = hapax.worker({ consume: [billing.from(rabbit.queue(queue, { declare: 'check' }), byData)] })
+      await worker.start()
+      await expect.poll(() => outcomes.processed, { timeout: 30_000 }).toEqual(['e-1'])
+      await worker.stop()
+    })
 
-  it('CloudEvents in front of a queue of Symfony are lost and end its worker', async () => {
-    const shop = await openShop()
-    const { rabbit, queue, database } = shop
-    await publish(shop, rabbit.exchange(queue, { declare: 'check' }), [order('e-1')])
-    const { code, errors } = await new Messenger('work', { queue, url: database.url }).ended
-    expect(code).not.toBe(0)
-    expect(errors).toContain('MessageDecodingFailedException')
-    expect(await left(shop, queue)).toBe(0)
-    expect(await shop.rows('select * from invoices')).toEqual([])
-  })
+    it('CloudEvents in front of a queue of Symfony are lost and end its worker', async () => {
+      const shop = await openShop()
+      const { rabbit, queue, database } = shop
+      await publish(shop, rabbit.exchange(queue, { declare: 'check' }), [order('e-1')])
+      const { code, errors } = await new Messenger('work', { queue, url: database.url }).ended
+      expect(code).not.toBe(0)
+      expect(errors).toContain('MessageDecodingFailedException')
+      expect(await left(shop, queue)).toBe(0)
+      expect(await shop.rows('select * from invoices')).toEqual([])
+    })
 
-  it('plain JSON is decoded by name, and processed as often as it comes', async () => {
-    const shop = await openShop()
-    const { rabbit, queue, database } = shop
-    const plain = rabbit.exchange(queue, { declare: 'check', encode: 'plain-json' })
-    await publish(shop, plain, [order('e-1'), order('e-1')])
-    const worker = await messenger('work', { queue, url: database.url, idFrom: 'stamp', name: 'order.placed' })
-    expect(worker.all('handled')).toEqual(['e-1', 'e-1'])
-  })
+    it('plain JSON is decoded by name, and processed as often as it comes', async () => {
+      const shop = await openShop()
+      const { rabbit, queue, database } = shop
+      const plain = rabbit.exchange(queue, { declare: 'check', encode: 'plain-json' })
+      await publish(shop, plain, [order('e-1'), order('e-1')])
+      const worker = await messenger('work', { queue, url: database.url, idFrom: 'stamp', name: 'order.placed' })
+      expect(worker.all('handled')).toEqual(['e-1', 'e-1'])
+    })
 
-  it.for([
-    { name: 'Symfony', encode: encoders()[0], job: {} },
-    { name: 'freyr/message-broker', encode: encoders()[1], job: { name: 'order.placed' } },
-  ])('what hapax sends by the encoder for $name is processed once', async ({ encode = expect.fail(), job }) => {
-    const shop = await openShop()
-    const { rabbit, queue, database } = shop
-    const sent = [order('e-1'), order('e-2'), order('e-3', 'bad')]
-    for (let times = 0; times < 2; times += 1) {
-      await publish(shop, rabbit.exchange(queue, { declare: 'check', encode }), sent)
-    }
-    const worker = new Messenger('work', { queue, url: database.url, idFrom: 'stamp', until: 'stopped', ...job })
-    await expect.poll(() => left(shop, `${queue}-failed`), { timeout: 30_000 }).toBeGreaterThan(0)
-    await expect.poll(() => worker.all('duplicate').toSorted(), { timeout: 30_000 }).toEqual(['e-1', 'e-2'])
-    expect(worker.all('handled').toSorted()).toEqual(['e-1', 'e-2'])
-    worker.kill()
-    await worker.ended
-  })
+    it.for([
+      { name: 'Symfony', encode: encoders()[0], job: {} },
+      { name: 'freyr/message-broker', encode: encoders()[1], job: { name: 'order.placed' } },
+    ])('what hapax sends by the encoder for $name is processed once', async ({ encode = expect.fail(), job }) => {
+      const shop = await openShop()
+      const { rabbit, queue, database } = shop
+      const sent = [order('e-1'), order('e-2'), order('e-3', 'bad')]
+      for (let times = 0; times < 2; times += 1) {
+        await publish(shop, rabbit.exchange(queue, { declare: 'check', encode }), sent)
+      }
+      const worker = new Messenger('work', { queue, url: database.url, idFrom: 'stamp', until: 'stopped', ...job })
+      await expect.poll(() => left(shop, `${queue}-failed`), { timeout: 30_000 }).toBeGreaterThan(0)
+      await expect.poll(() => worker.all('duplicate').toSorted(), { timeout: 30_000 }).toEqual(['e-1', 'e-2'])
+      expect(worker.all('handled').toSorted()).toEqual(['e-1', 'e-2'])
+      worker.kill()
+      await worker.ended
+    })
 
-  it('what lies in the failure transport is processed once, however often it is moved', async () => {
-    const shop = await openShop()
-    const { hapax, database } = shop
-    const given = [order('e-1'), order('e-2')]
-    const encoded = (await messenger('encode', { orders: given })).said
-    await shop.rows(`create table messenger_messages (id bigserial primary key, body text not null, headers text not null,
+    it('what lies in the failure transport is processed once, however often it is moved', async () => {
+      const shop = await openShop()
+      const { hapax, database } = shop
+      const given = [order('e-1'), order('e-2')]
+      const encoded = (await messenger('encode', { orders: given })).said
+      await shop.rows(`create table messenger_messages (id bigserial primary key, body text not null, headers text not null,
       queue_name varchar(190) not null, created_at timestamp not null, available_at timestamp not null, delivered_at timestamp)`)
-    const client = new pg.Client(database.url)
-    await client.connect()
-    const insert = `insert into messenger_messages (body, headers, queue_name, created_at, available_at)
+      const client = new pg.Client(database.url)
+      await client.connect()
+      const insert = `insert into messenger_messages (body, headers, queue_name, created_at, available_at)
       values ($1, $2, $3, now(), now())`
-    for (const queue of ['failed', 'failed', 'default']) {
-      for (const { body, headers } of encoded) await client.query(insert, [body, JSON.stringify(headers), queue])
-    }
-    await client.end()
-    const program = blocksOf(page).find(({ code }) => code.includes('messenger_messages'))?.code ?? ''
-    writeFileSync(join(database.project, 'move.ts'), program)
-    const args = ['--conditions=hapax-source', '--no-warnings', 'move.ts']
-    const options = { cwd: database.project, env: { ...process.env, DATABASE_URL: database.url } }
-    for (let times = 0; times < 2; times += 1) await run(process.execPath, args, options)
-    const taken: string[] = []
-    const billing = hapax.consumer('billing').on(Placed, ({ orderId }) => void taken.push(orderId))
-    const worker = hapax.worker({ consume: [billing] })
-    await worker.start()
-    await worker.drain()
-    expect(taken.toSorted()).toEqual(['order-e-1', 'order-e-2'])
-    expect(await shop.rows('select distinct queue_name from messenger_messages')).toEqual([{ queue_name: 'default' }])
-    await worker.stop()
-  })
+      for (const queue of ['failed', 'failed', 'default']) {
+        for (const { body, headers } of encoded) await client.query(insert, [body, JSON.stringify(headers), queue])
+      }
+      await client.end()
+      const program = blocksOf(page).find(({ code }) => code.includes('messenger_messages'))?.code ?? ''
+      writeFileSync(join(database.project, 'move.ts'), program)
+      const args = ['--conditions=hapax-source', '--no-warnings', 'move.ts']
+      const options = { cwd: database.project, env: { ...process.env, DATABASE_URL: database.url } }
+      for (let times = 0; times < 2; times += 1) await run(process.execPath, args, options)
+      const taken: string[] = []
+      const billing = hapax.consumer('billing').on(Placed, ({ orderId }) => void taken.push(orderId))
+      const worker = hapax.worker({ consume: [billing] })
+      await worker.start()
+      await worker.drain()
+      expect(taken.toSorted()).toEqual(['order-e-1', 'order-e-2'])
+      expect(await shop.rows('select distinct queue_name from messenger_messages')).toEqual([{ queue_name: 'default' }])
+      await worker.stop()
+    })
 
-  it('both work on one queue and one database, each message takes effect once, and Symfony goes on alone', async () => {
-    const shop = await openShop()
-    const { hapax, rabbit, queue, database } = shop
-    const outcomes = outcomesOf(shop)
-    const billing = hapax.consumer('billing').on(Placed, sharingHandler())
-    const source = billing.from(rabbit.queue(queue, { declare: 'check' }), { ...byData, prefetch: 1 })
-    const worker = hapax.worker({ consume: [source] })
-    const given = orders(60)
-    await messenger('send', { queue, orders: given })
-    await messenger('send', { queue, orders: given })
-    const php = new Messenger('work', { queue, url: database.url, until: 'stopped' })
-    await expect.poll(() => php.all('handled').length, { timeout: 30_000 }).toBeGreaterThan(0)
-    await worker.start()
-    await expect.poll(() => left(shop, queue), { timeout: 30_000 }).toBe(0)
-    // Killed at whatever moment: what it had in hand comes back.
-    php.kill()
-    await php.ended
-    const invoices = async (): Promise<number> => (await shop.rows('select order_id from invoices')).length
-    await expect.poll(invoices, { timeout: 30_000 }).toBe(given.length)
-    await worker.drain()
-    await worker.stop()
-    expect(outcomes.failed).toEqual([])
+    it('both work on one queue and one database, each message takes effect once, and Symfony goes on alone', async () => {
+      const shop = await openShop()
+      const { hapax, rabbit, queue, database } = shop
+      const outcomes = outcomesOf(shop)
+      const billing = hapax.consumer('billing').on(Placed, sharingHandler())
+      const source = billing.from(rabbit.queue(queue, { declare: 'check' }), { ...byData, prefetch: 1 })
+      const worker = hapax.worker({ consume: [source] })
+      const given = orders(60)
+      await messenger('send', { queue, orders: given })
+      await messenger('send', { queue, orders: given })
+      const php = new Messenger('work', { queue, url: database.url, until: 'stopped' })
+      await expect.poll(() => php.all('handled').length, { timeout: 30_000 }).toBeGreaterThan(0)
+      await worker.start()
+      await expect.poll(() => left(shop, queue), { timeout: 30_000 }).toBe(0)
+      // Killed at whatever moment: what it had in hand comes back.
+      php.kill()
+      await php.ended
+      const invoices = async (): Promise<number> => (await shop.rows('select order_id from invoices')).length
+      await expect.poll(invoices, { timeout: 30_000 }).toBe(given.length)
+      await worker.drain()
+      await worker.stop()
+      expect(outcomes.failed).toEqual([])
 
-    await messenger('send', { queue, orders: [...given, order('new')] })
-    const alone = await messenger('work', { queue, url: database.url })
-    expect(alone.all('handled')).toEqual(['new'])
-    const [{ most } = { most: 0 }] = await shop.rows(
-      'select max(n)::int as most from (select count(*) as n from invoices group by order_id) as counted',
-    )
-    expect([await invoices(), most]).toEqual([given.length + 1, 1])
-  })
-})
+      await messenger('send', { queue, orders: [...given, order('new')] })
+      const alone = await messenger('work', { queue, url: database.url })
+      expect(alone.all('handled')).toEqual(['new'])
+      const [{ most } = { most: 0 }] = await shop.rows(
+        'select max(n)::int as most from (select count(*) as n from invoices group by order_id) as counted',
+      )
+      expect([await invoices(), most]).toEqual([given.length + 1, 1])
+    })
+  },
+)
 
 /** Publishes through the outbox, under the ids of the orders, and waits until the broker has them. */
 async function publish({ database }: Shop, relay: Destination, given: readonly Order[]): Promise<void> {

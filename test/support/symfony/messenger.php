@@ -182,13 +182,11 @@ namespace {
         $events->addSubscriber(new SendFailedMessageToFailureTransportListener(new Locator(['orders' => static fn () => $failed])));
         $failed->setup();
         $queue->setup();
-        say(['ready' => true]);
-        $until = ($job['until'] ?? 'idle');
-        $events->addListener(WorkerRunningEvent::class, static function (WorkerRunningEvent $event) use ($until): void {
-            if ($event->isWorkerIdle()) {
-                say(['idle' => true]);
-            }
-            if ($event->isWorkerIdle() && $until === 'idle') {
+        $until = $job['until'] ?? 'idle';
+        $handled = 0;
+        $events->addListener(WorkerRunningEvent::class, static function (WorkerRunningEvent $event) use ($until, &$handled): void {
+            $handled += $event->isWorkerIdle() ? 0 : 1;
+            if ($until === 'idle' ? $event->isWorkerIdle() : $handled === $until) {
                 $event->getWorker()->stop();
             }
         });

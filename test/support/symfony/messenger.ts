@@ -26,15 +26,13 @@ export interface MessengerJob {
   readonly orders?: readonly Order[]
   /** The database of the worker. */
   readonly url?: string
-  /** Whether the worker ends when the queue is empty. @default 'idle' */
-  readonly until?: 'idle' | 'stopped'
+  /** When the worker ends: when the queue is empty, after so many messages, or never. @default 'idle' */
+  readonly until?: 'idle' | 'stopped' | number
   readonly delayMs?: number
 }
 
 /** What the program has said: one of these at a time. */
 export interface Said {
-  readonly ready?: true
-  readonly idle?: true
   readonly handled?: string
   readonly duplicate?: string
   readonly failing?: string
