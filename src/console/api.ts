@@ -269,7 +269,11 @@ export interface EffectView {
   readonly scope: string
   readonly messageKey: string
   readonly name: string
+  /** The idempotency key that the call carries. Null: its message is unknown, or the call carries no such key. */
+  readonly key: string | null
   readonly state: 'started' | 'done' | 'not-done' | 'unknown'
+  /** The call happened, but its result could not be stored. */
+  readonly resultLost: boolean
   readonly attempts: number
   readonly error: ErrorView | null
   readonly firstAt: string
@@ -402,10 +406,11 @@ export interface PostedRelease extends Posted {
   readonly key: string
 }
 
-/** POST api/failed/:seq/settle: what a person knows of an unknown effect. `retry`: the message is tried again afterwards. */
+/** POST api/failed/:seq/settle: the outcome of an external call, after which its message is retried. */
 export interface PostedSettle extends PostedRetry {
   readonly effect: string
-  readonly state: 'done' | 'not-done'
+  /** `retry`: the outcome stays unknown, and the call is repeated with the same key. */
+  readonly state: 'done' | 'not-done' | 'retry'
   /** JSON text that the handler gets as the result. */
   readonly result?: string
 }

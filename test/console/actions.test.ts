@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { until } from '../../src/testing/wait.ts'
 import { closeBrowser, openTab, type Tab, withoutBrowser } from '../support/console/browser.ts'
 import { objection } from '../support/console/commands.ts'
-import { fill, InvoiceSent, openWorld, type World } from '../support/console/world.ts'
+import { ChargeDue, fill, InvoiceSent, openWorld, type World } from '../support/console/world.ts'
 import { durableStores } from '../support/databases.ts'
 
 afterAll(closeBrowser)
@@ -118,6 +118,32 @@ describe.skipIf(withoutBrowser).for(durableStores())('the actions of the console
     expect(command).toMatch(/^npx hapax failed settle \S+ charge --done --result '\{"charged":902\}'$/)
     await until(async () => (await failedOf('charges')).length === 0)
     expect(world.handled).not.toContain(902)
+  })
+
+  test('an external call of unknown outcome shows its idempotency key, and is repeated with it', async () => {
+    const { hapax, keys } = world
+    await hapax.transaction((tx) => hapax.publish(tx, ChargeDue, { n: 905, fate: 'unknown' }))
+    await until(async () => (await failedOf('charges')).length === 1)
+    const [key] = keys.slice(-1)
+    await page.goto('effects')
+    const listed = page.getByRole('cell').filter({ hasText: 'Idempotency key' })
+    await listed.getByText(`${key}`).waitFor()
+    await page.context().grantPermissions(['clipboard-read', 'clipboard-write'])
+    await listed.getByRole('button', { name: 'Copy the idempotency key' }).click()
+    await listed.getByText('Copied').waitFor()
+    expect(await page.evaluate('navigator.clipboard.readText()')).toBe(key)
+    await page.getByRole('link', { name: 'Settle there' }).click()
+    await page.getByRole('button', { name: 'Settle charge' }).click()
+    await page.getByRole('dialog').getByText(`${key}`).waitFor()
+    await page.getByLabel('the call is repeated with the same idempotency key').check()
+    world.down = false
+    const command = await confirmed(page, 'Repeat the call')
+    expect(command).toMatch(/^npx hapax failed settle \S+ charge --retry$/)
+    await until(() => world.handled.includes(905))
+    world.down = true
+    expect(await failedOf('charges')).toEqual([])
+    expect(keys.slice(-2)).toEqual([key, key])
+    expect((await audited('settle')).map(({ note }) => note)).toContain("'charge' as retry")
   })
 
   test('a message that was sent is sent again', async () => {

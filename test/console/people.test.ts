@@ -1,7 +1,9 @@
 import { Permanent } from 'hapax'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { until } from '../../src/testing/wait.ts'
+import { violations } from '../support/console/axe.ts'
 import { closeBrowser, openTab, type Tab, withoutBrowser } from '../support/console/browser.ts'
+import { fixtureServer } from '../support/console/fixture-server.ts'
 import { fill, OrderPlaced, openWorld, type World } from '../support/console/world.ts'
 import { durableStores } from '../support/databases.ts'
 import { oneInTest } from '../support/runs.ts'
@@ -87,7 +89,7 @@ describe.skipIf(withoutBrowser)('people at the console', () => {
     await using tab = await openTab(world.url)
     const { page } = tab
     await page.goto(`failed/${seq}`)
-    const text = page.locator('pre.data')
+    const text = page.locator('.data')
     await text.waitFor()
     expect(await text.textContent()).not.toContain('end')
     await page.getByRole('button', { name: 'Load all' }).click()
@@ -95,6 +97,38 @@ describe.skipIf(withoutBrowser)('people at the console', () => {
     await page.reload()
     await page.getByRole('button', { name: 'Edit …' }).click()
     expect(await page.getByLabel('The new payload').inputValue()).toContain('xend')
+    expect(tab.complaints).toEqual([])
+  })
+
+  test('a payload of JSON is indented and folded, and copied as it is stored', async () => {
+    const payload = '{"orderId":12345678901234567890,"items":[{"sku":"A-1","n":1.10}],"gift":{}}'
+    const { url, server } = await fixtureServer((field, sensible) => (field === 'payload' ? payload : sensible), 1)
+    await using tab = await openTab(url)
+    const { page } = tab
+    await page.goto('failed/12')
+    const data = page.locator('.data')
+    await data.waitFor()
+    // biome-ignore lint/performance/useDomNodeTextContent: what is folded must not be seen
+    const lines = async () => (await data.innerText()).split('\n').map((each) => each.trimEnd())
+    const indented = JSON.stringify(JSON.parse(payload), null, 2)
+      .replace('12345678901234567000', '12345678901234567890')
+      .replace('1.1', '1.10')
+    expect(await lines()).toEqual(indented.split('\n'))
+    expect(await violations(page)).toEqual([])
+    // By hand, and it stays so when the page asks again.
+    await data.getByText('"items"').click()
+    await page.waitForResponse(/api\/failed\/12$/)
+    expect((await lines()).join().includes('A-1')).toBe(false)
+    await page.getByRole('button', { name: 'Fold all' }).click()
+    await page.getByRole('button', { name: 'Fold all' }).click()
+    expect(await lines()).toEqual(indented.split('\n'))
+    await page.getByRole('button', { name: 'As stored' }).click()
+    expect(await data.textContent()).toBe(payload)
+    await page.context().grantPermissions(['clipboard-read', 'clipboard-write'])
+    await page.getByRole('button', { name: 'Copy the payload' }).click()
+    await page.getByText('Copied the payload').waitFor()
+    expect(await page.evaluate('navigator.clipboard.readText()')).toBe(payload)
+    server.close()
     expect(tab.complaints).toEqual([])
   })
 

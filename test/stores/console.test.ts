@@ -1,3 +1,4 @@
+import { defineMessage } from 'hapax'
 import type { ConsoleOptions, Role } from 'hapax/console'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { ROUTES } from '../../src/console/routes/index.ts'
@@ -80,6 +81,7 @@ describe.for(durableStores())('the console on %s', (store) => {
       ({ unknownSeq }) => `api/failed/${unknownSeq}/settle`,
       { effect: 'send', state: 'done', result: '{"id":1}' },
     ],
+    ['settle', 'admin', ({ unknownSeq }) => `api/failed/${unknownSeq}/settle`, { effect: 'send', state: 'retry' }],
     ['republish', 'operator', ({ sentSeq }) => `api/sent/${sentSeq}/republish`, {}],
     ['release', 'operator', () => 'api/keys/release', { origin: 'inbox', scope: 'shipping', key: 'order-17' }],
     ['pause', 'operator', () => 'api/consumers/billing/pause', {}],
@@ -132,6 +134,34 @@ describe.for(durableStores())('the console on %s', (store) => {
     await expect
       .poll(async () => jsonOf(admin(`api/operations/${taken['id']}`)))
       .toMatchObject({ state: 'done', done: 1, errors: 0, note: 'effects checked: seen' })
+  })
+
+  it('shows a call whose result could not be stored, and its message is retried with a given result', async () => {
+    const world = await consoleWorld(store)
+    const calls: string[] = []
+    const results: unknown[] = []
+    const scans = world.hapax.leased('scans')
+    scans.on(defineMessage<unknown>('scan.due'), async (_, ctx) => {
+      const scan = await ctx.effect('scan', async (key) => {
+        calls.push(key)
+        return 'x'.repeat(2_000_000)
+      })
+      results.push(scan)
+    })
+    await scans.handle({ source: '/shop', type: 'scan.due', id: 'scan-1', data: {} })
+    const [found] = await world.hapax.failed.list({ consumer: 'scans' })
+    const [key] = calls
+    for (const role of ['viewer', 'admin'] as const) {
+      const effects = [expect.objectContaining({ name: 'scan', state: 'done', resultLost: true, key })]
+      expect(await jsonOf(asRole(world, role)(`api/failed/${found?.seq}`))).toMatchObject({ effects })
+    }
+    const settled = { effect: 'scan', state: 'done', result: '{"pages":2}' }
+    await jsonOf(asRole(world, 'admin')(`api/failed/${found?.seq}/settle`, posted(settled)))
+    const worker = world.hapax.worker({ consume: [scans] })
+    await worker.start()
+    await worker.drain()
+    await worker.stop()
+    expect([calls.length, results]).toEqual([1, [{ pages: 2 }]])
   })
 
   it('carries an operation out where no worker is alive, and says how far it is', async () => {

@@ -6,6 +6,7 @@ import { build } from 'esbuild'
 import { describe, expect, test } from 'vitest'
 import { command, failedCommand, shellWord } from '../../src/console/page/state/commands.ts'
 import { changes, diff } from '../../src/console/page/state/diff.ts'
+import { type Fold, foldsOf, indented } from '../../src/console/page/state/indented.ts'
 import { brokenUp, tokens } from '../../src/console/page/state/tokens.ts'
 import { uuidv7 } from '../../src/console/page/state/uuid.ts'
 import { visible } from '../../src/console/page/state/visible.ts'
@@ -177,6 +178,63 @@ test.for<[what: string, make: (size: number) => string]>([
   expect(found === text).toBe(true)
   expect(seen).toBeLessThan(4 * text.length)
   expect(brokenUp(text).replaceAll('\n', '') === text).toBe(true)
+})
+
+const json = (text: string) => indented({ text, contentType: 'application/json', whole: true })
+
+test('JSON is indented as text: numbers keep their digits, and names their order', () => {
+  const text = '{"b":12345678901234567890,"1":[1.10,-0.0e5],"a":{"text":"[{,: \\" }"},"empty":[ ],"none":{}, "b":null}'
+  expect(json(text)).toBe(
+    [
+      '{',
+      '  "b": 12345678901234567890,',
+      '  "1": [',
+      '    1.10,',
+      '    -0.0e5',
+      '  ],',
+      '  "a": {',
+      '    "text": "[{,: \\" }"',
+      '  },',
+      '  "empty": [],',
+      '  "none": {},',
+      '  "b": null',
+      '}',
+    ].join('\n'),
+  )
+})
+
+test.for<[what: string, text: string]>([
+  ['text that is no JSON', '{"a": }'],
+  ['a value without parts', '"a"'],
+  ['what is nested too deeply', `${'['.repeat(500)}${']'.repeat(500)}`],
+  ['what would become too large', `${'['.repeat(99)}${'1,'.repeat(500_000)}1${']'.repeat(99)}`],
+  ['what is too large', `["${'x'.repeat(2_000_000)}"]`],
+])('%s is shown as it is stored', ([, text]) => {
+  expect(json(text)).toBeUndefined()
+})
+
+test('the beginning of a payload is indented where its type is JSON', () => {
+  const part = { text: '{"a":[1,2,{"b":"cut', whole: false }
+  expect(indented({ ...part, contentType: 'application/cloudevents+json' })).toBe(
+    '{\n  "a": [\n    1,\n    2,\n    {\n      "b": "cut',
+  )
+  expect(indented({ ...part, contentType: 'text/plain' })).toBeUndefined()
+  expect(indented({ ...part, contentType: null })).toBeUndefined()
+})
+
+test('objects and lists are folded, and all lines are kept', () => {
+  const linesOf = (fold: Fold): readonly string[] =>
+    typeof fold === 'string' ? [fold] : [fold.first, ...fold.inner.flatMap(linesOf), fold.last]
+  const text = json('{"a":[{"b":"{"},[]],"c":1}') ?? ''
+  const folds = foldsOf(text)
+  expect(folds).toMatchObject([
+    {
+      first: '{',
+      inner: [{ first: '  "a": [', inner: [{ first: '    {' }, '    []'], last: '  ],' }, '  "c": 1'],
+      last: '}',
+    },
+  ])
+  expect(folds.flatMap(linesOf).join('\n')).toBe(text)
 })
 
 test.for<[text: string, shown: string]>([

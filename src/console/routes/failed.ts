@@ -171,7 +171,7 @@ export const failedRoutes: readonly Route[] = [
       ...BY_SEQ,
       ...CHECKED,
       effect: nameField,
-      state: wordField('done', 'not-done'),
+      state: wordField('done', 'not-done', 'retry'),
       result: optional(dataField),
     },
     act: async (hapax, { seq, effect, state, result, effectsChecked = false }, by) => {

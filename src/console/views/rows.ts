@@ -15,6 +15,8 @@ import type {
   StoredMessage,
   WaitingMessage,
 } from '../../contracts/index.ts'
+import { effectKey } from '../../index.ts'
+import { isDeliveries } from '../../message/index.ts'
 import type { AuditView, EffectView, ErrorView, FailedView, GroupView, OperationView, RowView } from '../api.ts'
 import { payloadView } from '../payload.ts'
 import type { Seen } from '../route.ts'
@@ -90,7 +92,6 @@ export function failedRow(row: FailedMessage, seen: Seen): RowView {
 export function failedView(row: FailedMessage, effects: readonly EffectRow[], seen: Seen, whole: boolean): FailedView {
   const { origin, seq, reason, errorHash, held, replacedBy, history, failures, message } = row
   const { source, id, type } = message
-  const named = { source, id: idView({ id, type }, seen), type }
   return {
     ...failedRow(row, seen),
     error: errorView(row.error, seen),
@@ -109,7 +110,7 @@ export function failedView(row: FailedMessage, effects: readonly EffectRow[], se
     // The row without a name has the notes of the handler.
     effects: effects
       .filter(({ name }) => name !== '')
-      .map((each) => effectView({ ...each, message: named }, seq, seen)),
+      .map((each) => effectView({ ...each, message: { source, id, type } }, seq, seen)),
     payload: payloadView(message, seen, whole),
   }
 }
@@ -135,13 +136,21 @@ export function receiptRow(row: ListedReceipt, seen: Seen): RowView {
 /** What rows that wait for nothing do not have. */
 const NOTHING = { seq: null, key: null, attempts: null, dueAt: null, error: null } as const
 
-export function effectView(row: Omit<ListedEffect, never>, seq: string | null, seen: Seen): EffectView {
-  const { consumer, messageKey, name, state, attempts, error, firstAt, lastAt, message } = row
+/** An external call. `result` is unknown in lists, which do not read it. */
+export function effectView(
+  row: ListedEffect & Partial<Pick<EffectRow, 'result'>>,
+  seq: string | null,
+  seen: Seen,
+): EffectView {
+  const { consumer, messageKey, name, state, attempts, error, firstAt, lastAt, message, result } = row
   return {
     scope: consumer,
     messageKey,
     name,
+    // Deliveries of outgoing webhooks carry the id of their event instead.
+    key: message === null || isDeliveries(consumer) ? null : effectKey(consumer, message, name),
     state,
+    resultLost: state === 'done' && result === null,
     attempts,
     error: errorOrNull(error, seen),
     firstAt: firstAt.toISOString(),

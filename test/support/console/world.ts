@@ -15,7 +15,7 @@ export interface Order {
 }
 
 export const OrderPlaced = defineMessage<Order>('order.placed')
-const ChargeDue = defineMessage<Order>('charge.due')
+export const ChargeDue = defineMessage<Order>('charge.due')
 /** Nobody consumes these: they are sent. */
 export const InvoiceSent = defineMessage<Order>('invoice.sent', { delivery: 'relay' })
 
@@ -25,6 +25,8 @@ export interface World extends AsyncDisposable {
   readonly url: string
   readonly checker: Checker
   readonly handled: number[]
+  /** The idempotency keys of calls whose outcome is unknown. */
+  readonly keys: string[]
   /** While true, messages meet the fate that they name. */
   down: boolean
 }
@@ -43,7 +45,7 @@ export async function openWorld(store: DurableStore, options: WorldOptions = {})
   const checker = await makePlace(store)
   const opened = await openStore(checker.place, options.through === undefined ? {} : { url: options.through })
   const hapax = createHapax({ store: opened, source: '/shop', delivery: 'local', logger: silentLogger })
-  const world = { down: true, handled: [] as number[] }
+  const world = { down: true, handled: [] as number[], keys: [] as string[] }
   const stop = options.working === false ? undefined : await work(hapax, world)
   const ops = createConsole(hapax, {
     authorize: (request) => {
@@ -78,7 +80,7 @@ async function closed(server: Server): Promise<void> {
 
 type Rig = Hapax<RigTx, unknown>
 
-async function work(hapax: Rig, world: { down: boolean; handled: number[] }): Promise<() => Promise<void>> {
+async function work(hapax: Rig, world: Pick<World, 'down' | 'handled' | 'keys'>): Promise<() => Promise<void>> {
   const meet = ({ n, fate }: Order): void => {
     if (world.down && fate === 'rejected') throw new Permanent('the order has no customer')
     if (world.down && fate === 'declined') throw new Permanent('the card was declined')
@@ -88,7 +90,8 @@ async function work(hapax: Rig, world: { down: boolean; handled: number[] }): Pr
   const billing = hapax.consumer('billing', { order: 'wait' }).on(OrderPlaced, async (order) => meet(order))
   const emails = hapax.consumer('emails').on(OrderPlaced, async (order) => meet(order))
   const charges = hapax.leased('charges').on(ChargeDue, async (order, ctx) => {
-    await ctx.effect('charge', async () => {
+    await ctx.effect('charge', async (key) => {
+      if (order.fate === 'unknown') world.keys.push(key)
       if (world.down && order.fate === 'unknown') throw new Error('the request timed out')
       world.handled.push(order.n)
       return { charged: order.n }

@@ -1,14 +1,15 @@
 import { type Signal, signal } from '@preact/signals'
 import type { EffectView } from '../../api.ts'
+import { Copy } from '../parts/text.tsx'
 import type { Action } from '../state/actions.ts'
 import { post } from '../state/api.ts'
 import { command } from '../state/commands.ts'
 
-type Outcome = 'done' | 'not-done'
+type Outcome = 'done' | 'not-done' | 'retry'
 
 /** Records what a person has found out about an external call whose outcome is unknown. */
 export function settle(seq: string, effect: EffectView): Action {
-  const outcome = signal<Outcome | undefined>(undefined)
+  const outcome = signal<Outcome | undefined>(effect.resultLost ? 'done' : undefined)
   const result = signal('')
   const isDone = (): boolean => outcome.value === 'done'
   return {
@@ -17,19 +18,13 @@ export function settle(seq: string, effect: EffectView): Action {
         Settle the effect <bdi>{effect.name}</bdi>
       </>
     ),
-    verb: 'Settle and retry',
-    text: (
-      <p>
-        hapax began the external call <code>{effect.name}</code> for{' '}
-        <code>{effect.message?.id ?? effect.messageKey}</code> and does not know whether it took effect. Look at the
-        provider first, then say what you found. The message is tried again afterwards.
-      </p>
-    ),
-    fields: () => <Choice outcome={outcome} result={result} />,
+    verb: () => (outcome.value === 'retry' ? 'Repeat the call' : 'Settle and retry'),
+    text: <About effect={effect} />,
+    fields: () => <Choice outcome={outcome} result={result} lost={effect.resultLost} />,
     ready: () => outcome.value !== undefined && (!isDone() || result.value.trim() === '' || isJson(result.value)),
     command: (note) =>
       command(['failed', 'settle', seq, effect.name], {
-        ...(isDone() ? resultOption(result.value) : { 'not-done': true }),
+        ...(isDone() ? resultOption(result.value) : { [outcome.value ?? 'not-done']: true }),
         note,
       }),
     run: async (note) => {
@@ -49,6 +44,31 @@ export function settle(seq: string, effect: EffectView): Action {
   }
 }
 
+/** What is unknown, and the key by which the provider knows the call. */
+function About({ effect: { name, message, messageKey, key, resultLost } }: { readonly effect: EffectView }) {
+  const call = (
+    <>
+      the external call <code>{name}</code> for <code>{message?.id ?? messageKey}</code>
+    </>
+  )
+  return (
+    <>
+      {resultLost ? (
+        <p>Hapax made {call}, and could not store its result. The message is retried with the result given here.</p>
+      ) : (
+        <p>
+          It is unknown whether {call} took effect. Look it up at the provider first. The message is retried afterwards.
+        </p>
+      )}
+      {key === null ? null : (
+        <p>
+          Idempotency key: <code>{key}</code> <Copy text={key} what="the idempotency key" />
+        </p>
+      )}
+    </>
+  )
+}
+
 function resultOption(text: string): Record<string, string | true> {
   return text.trim() === '' ? { done: true, 'no-result': true } : { done: true, result: text.trim() }
 }
@@ -62,29 +82,30 @@ function isJson(text: string): boolean {
   }
 }
 
-function Choice({ outcome, result }: { outcome: Signal<Outcome | undefined>; result: Signal<string> }) {
+const OUTCOMES: readonly (readonly [outcome: Outcome, text: string])[] = [
+  ['done', 'It happened: it is not repeated.'],
+  ['not-done', 'It certainly did not happen: the call is made.'],
+  ['retry', 'It is unknown: the call is repeated with the same idempotency key. The provider must recognise that key.'],
+]
+
+interface ChoiceProps {
+  readonly outcome: Signal<Outcome | undefined>
+  readonly result: Signal<string>
+  /** Only the result is unknown. */
+  readonly lost: boolean
+}
+
+function Choice({ outcome, result, lost }: ChoiceProps) {
   const wrong = result.value.trim() !== '' && !isJson(result.value)
   return (
     <fieldset>
       <legend>What did you find?</legend>
-      <label>
-        <input
-          type="radio"
-          name="outcome"
-          checked={outcome.value === 'done'}
-          onChange={() => (outcome.value = 'done')}
-        />{' '}
-        It happened: it is not repeated.
-      </label>
-      <label>
-        <input
-          type="radio"
-          name="outcome"
-          checked={outcome.value === 'not-done'}
-          onChange={() => (outcome.value = 'not-done')}
-        />{' '}
-        It certainly did not happen: it is made.
-      </label>
+      {OUTCOMES.filter(([each]) => !lost || each === 'done').map(([each, text]) => (
+        <label key={each}>
+          <input type="radio" name="outcome" checked={outcome.value === each} onChange={() => (outcome.value = each)} />{' '}
+          {text}
+        </label>
+      ))}
       {outcome.value === 'done' ? (
         <label class="field">
           <span>What it returned, as JSON (empty: nothing that the handler uses)</span>

@@ -4,7 +4,7 @@ import { settle } from '../changes/settle.tsx'
 import { query } from '../state/api.ts'
 import { Do } from './buttons.tsx'
 import { type Column, Table } from './table.tsx'
-import { Code, Cut, ErrorLine, Link, State } from './text.tsx'
+import { Code, Copy, Cut, ErrorLine, Link, State } from './text.tsx'
 import { Time } from './time.tsx'
 
 interface EffectsProps {
@@ -19,18 +19,36 @@ interface EffectsProps {
 export function Effects({ effects, seq, messages = false }: EffectsProps) {
   const columns: readonly Column<EffectView>[] = [
     { title: 'Effect', kind: 'lead', cell: (each) => <Code text={each.name} /> },
-    { title: 'State', cell: (each) => <State name={each.state} /> },
+    {
+      title: 'State',
+      cell: (each) => (
+        <>
+          <State name={each.state} /> {each.resultLost ? <span class="warn">result lost</span> : null}
+        </>
+      ),
+    },
     ...(messages ? ofMessage : []),
     { title: 'Attempts', align: 'right', cell: (each) => each.attempts },
     { title: 'Began', cell: (each) => <Time at={each.firstAt} /> },
     { title: 'Last', cell: (each) => <Time at={each.lastAt} /> },
+    {
+      title: 'Idempotency key',
+      kind: 'below',
+      titled: true,
+      cell: ({ key }) =>
+        key && (
+          <span>
+            <code>{key}</code> <Copy text={key} what="the idempotency key" />
+          </span>
+        ),
+    },
     { title: 'Error', kind: 'below', cell: ({ error }) => error && <ErrorLine error={error} /> },
     {
       title: 'Actions',
       kind: 'actions',
       cell: (each) => {
         const row = each.seq ?? seq ?? null
-        if (each.state !== 'unknown' && each.state !== 'started') return null
+        if (each.state !== 'unknown' && each.state !== 'started' && !each.resultLost) return null
         // A list does not know the failed row of a message; its life does.
         if (row === null) return <MessageLink effect={each}>Settle there</MessageLink>
         return (

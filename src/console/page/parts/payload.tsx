@@ -1,11 +1,13 @@
 import { useSignal } from '@preact/signals'
-import type { ComponentChildren } from 'preact'
-import { useMemo } from 'preact/hooks'
+import type { ComponentChildren, RefObject } from 'preact'
+import { useMemo, useRef } from 'preact/hooks'
 import type { PayloadView } from '../../api.ts'
 import { asProblem, get, Problem } from '../state/api.ts'
 import { size } from '../state/format.ts'
-import { tokens } from '../state/tokens.ts'
+import { type Fold, foldsOf, indented } from '../state/indented.ts'
+import { type Token, tokens } from '../state/tokens.ts'
 import { ProblemBox } from './frame.tsx'
+import { Copy } from './text.tsx'
 
 interface PayloadProps {
   readonly payload: PayloadView | null
@@ -38,7 +40,7 @@ export function Payload({ payload, wholePath }: PayloadProps) {
         {shown.encoding === 'hex' ? ' · not text, shown as hex' : ''}
         {shown.redacted ? <strong> · parts are hidden from your role</strong> : null}
       </p>
-      <Data text={shown.text} encoding={shown.encoding} />
+      <Data payload={shown} />
       {shown.whole || wholePath === undefined ? null : (
         <button type="button" onClick={load}>
           Load all {size(shown.bytes)}
@@ -61,11 +63,60 @@ export function Payload({ payload, wholePath }: PayloadProps) {
   )
 }
 
-/** More would make the page slow; the rest is shown without colours. */
-const [MOST_COLOURED, MOST_TOKENS] = [100_000, 5_000]
+/** More would make the page slow; the rest is shown without colours, and cannot be folded. */
+const [MOST_COLOURED, MOST_TOKENS, MOST_LINES] = [100_000, 5_000, 2_000]
+
+/** The text of a payload: indented where it is JSON, or as it is stored. What is copied is the stored text. */
+function Data({ payload: { text, encoding, contentType, whole } }: { readonly payload: PayloadView }) {
+  const stored = useSignal(false)
+  const pretty = useMemo(
+    () => (encoding === 'hex' ? undefined : indented({ text, contentType, whole })),
+    [text, encoding, contentType, whole],
+  )
+  const element = useRef<HTMLDivElement>(null)
+  const shown = stored.value ? undefined : pretty
+  return (
+    <>
+      <div class="payload-tools">
+        {pretty === undefined ? null : (
+          <Switch on={stored.value} flip={() => (stored.value = !stored.peek())}>
+            As stored
+          </Switch>
+        )}
+        {shown === undefined || !/\n {2}.*[{[]\n/.test(shown) ? null : <FoldAll key={shown} element={element} />}
+        {whole ? <Copy text={text} what="the payload" /> : null}
+      </div>
+      {shown === undefined ? <Plain text={text} encoding={encoding} /> : <Folded text={shown} element={element} />}
+    </>
+  )
+}
+
+function Switch({ on, flip, children }: { on: boolean; flip: () => void; children: ComponentChildren }) {
+  return (
+    <button type="button" class="quiet" aria-pressed={on} onClick={flip}>
+      {children}
+    </button>
+  )
+}
+
+/** Folds all but the outermost object. */
+function FoldAll({ element }: { readonly element: RefObject<HTMLDivElement | null> }) {
+  const folded = useSignal(false)
+  const flip = (): void => {
+    folded.value = !folded.peek()
+    for (const each of element.current?.querySelectorAll('details details') ?? []) {
+      each.toggleAttribute('open', !folded.peek())
+    }
+  }
+  return (
+    <Switch on={folded.value} flip={flip}>
+      Fold all
+    </Switch>
+  )
+}
 
 /** Made once for each text, not whenever the page has asked again. */
-function Data({ text, encoding }: Pick<PayloadView, 'text' | 'encoding'>) {
+function Plain({ text, encoding }: Pick<PayloadView, 'text' | 'encoding'>) {
   return useMemo(
     () => (
       // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls is reached by the keyboard
@@ -77,13 +128,48 @@ function Data({ text, encoding }: Pick<PayloadView, 'text' | 'encoding'>) {
   )
 }
 
+/** Indented JSON whose objects and lists can be folded. What is folded stays so when the page asks again. */
+function Folded({ text, element }: { readonly text: string; readonly element: RefObject<HTMLDivElement | null> }) {
+  const content = useMemo(() => {
+    const lines = text.split('\n')
+    const [head, rest] = [lines.slice(0, MOST_LINES).join('\n'), lines.slice(MOST_LINES).join('\n')]
+    const budget = { left: MOST_TOKENS }
+    return [...foldsOf(head).map((each) => folding(each, budget)), rest]
+  }, [text])
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls is reached by the keyboard
+    <div class="data" ref={element} tabIndex={0}>
+      {content}
+    </div>
+  )
+}
+
+function folding(fold: Fold, budget: { left: number }): ComponentChildren {
+  if (typeof fold === 'string') return <div>{line(fold, budget)}</div>
+  const { first, inner, last } = fold
+  return (
+    <details open>
+      <summary>{line(first, budget)}</summary>
+      {inner.map((each) => folding(each, budget))}
+      <div>{last}</div>
+    </details>
+  )
+}
+
+function line(text: string, budget: { left: number }): ComponentChildren[] {
+  const parts = tokens(text, budget.left)
+  budget.left = Math.max(0, budget.left - parts.length)
+  return parts.map(token)
+}
+
 /** Colours by what a token looks like. Nothing is changed: text that is no JSON stays as it is. */
 function coloured(text: string): ComponentChildren[] {
   const head = tokens(text.slice(0, MOST_COLOURED), MOST_TOKENS)
-  const parts = head.map((token) =>
-    token.kind === 'other' ? token.text : <span class={`tok-${token.kind}`}>{token.text}</span>,
-  )
-  return [...parts, text.slice(MOST_COLOURED)]
+  return [...head.map(token), text.slice(MOST_COLOURED)]
+}
+
+function token({ kind, text }: Token): ComponentChildren {
+  return kind === 'other' ? text : <span class={`tok-${kind}`}>{text}</span>
 }
 
 function hexLines(hex: string): string {

@@ -7,6 +7,8 @@ export interface Column<T> {
   readonly align?: 'right'
   /** `grow`: gets what is left. `lead`: the headline of a card. `below`: has a line of its own under the row, if there is something. */
   readonly kind?: 'grow' | 'lead' | 'actions' | 'below'
+  /** Whether the title is shown before a value below the row. */
+  readonly titled?: boolean
 }
 
 interface TableProps<T> {
@@ -42,7 +44,7 @@ export function Table<T>({ label, columns, rows, keyOf }: TableProps<T>) {
             ))}
           </tr>
           {below.map((column) => (
-            <Below key={column.title} title={column.title} span={beside.length}>
+            <Below key={column.title} column={column} span={beside.length}>
               {column.cell(row)}
             </Below>
           ))}
@@ -52,12 +54,18 @@ export function Table<T>({ label, columns, rows, keyOf }: TableProps<T>) {
   )
 }
 
-function Below({ title, span, children }: { title: string; span: number; children: ComponentChildren }) {
+interface BelowProps {
+  readonly column: Pick<Column<never>, 'title' | 'titled'>
+  readonly span: number
+  readonly children: ComponentChildren
+}
+
+function Below({ column: { title, titled }, span, children }: BelowProps) {
   if (children === null) return null
   return (
-    <tr class="below">
+    <tr class={titled ? 'below titled' : 'below'}>
       <td colSpan={span} data-title={title}>
-        <span class="hidden">{title}: </span>
+        <span class={titled ? 'below-title' : 'hidden'}>{title}: </span>
         {children}
       </td>
     </tr>

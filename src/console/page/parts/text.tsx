@@ -90,26 +90,33 @@ const copied = signal('')
 /** The name of an option, which is not broken at its dashes. */
 const OPTION = /(?<= )(--[a-z-]{1,20})(?=[ =]|$)/
 
-/** A command to paste, with a button that copies it. */
-export function Command({ text }: { readonly text: string }) {
+/** A button that copies a text to the clipboard. */
+export function Copy({ text, what }: { readonly text: string; readonly what: string }) {
   const copy = async (): Promise<void> => {
     try {
       await navigator.clipboard.writeText(text)
       copied.value = text
     } catch {
-      tell('The browser does not let this page write to the clipboard: select the command instead.', 'wrong')
+      tell(`The browser does not let this page write to the clipboard: select ${what} instead.`, 'wrong')
     }
   }
+  return (
+    <button type="button" class="quiet" onClick={copy}>
+      {copied.value === text ? 'Copied' : 'Copy'}
+      <span class="hidden"> {what}</span>
+    </button>
+  )
+}
+
+/** A command to paste, with a button that copies it. */
+export function Command({ text }: { readonly text: string }) {
   return (
     <div class="command">
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls is reached by the keyboard */}
       <pre tabIndex={0}>
         {text.split(OPTION).map((part, index) => (index % 2 === 0 ? part : <span class="option">{part}</span>))}
       </pre>
-      <button type="button" class="quiet" onClick={copy}>
-        {copied.value === text ? 'Copied' : 'Copy'}
-        <span class="hidden"> the command</span>
-      </button>
+      <Copy text={text} what="the command" />
     </div>
   )
 }
