@@ -243,9 +243,12 @@ function orphaned(name: string, types: readonly string[]): readonly Finding[] {
   ]
 }
 
-/** Whether a live worker serves a relay that has messages. */
+/** Whether a live worker serves a relay that has messages, and reaches its destination. */
 function relayFindings({ relay, waiting }: StoreStatus['relays'][number], live: readonly Live[]): readonly Finding[] {
   const serving = live.filter(({ serves }) => serves.relays.includes(relay))
+  if (waiting > 0 && serving.length > 0 && serving.every(({ serves }) => serves.missing.includes(relay))) {
+    return [unreached(relay, waiting)]
+  }
   if (serving.length > 0) return [served(`relay ${relay}`, [serving], serving.length)]
   if (waiting === 0) return []
   return [
@@ -256,6 +259,16 @@ function relayFindings({ relay, waiting }: StoreStatus['relays'][number], live: 
       advice: `Start a worker with this relay, or npx hapax relay --relay ${relay}.`,
     },
   ]
+}
+
+function unreached(relay: string, waiting: number): Finding {
+  return {
+    check: 'workers',
+    level: 'error',
+    message: `${messages(waiting)} of the relay ${relay} ${waiting === 1 ? 'waits' : 'wait'}, and no live worker reaches its destination`,
+    advice:
+      'Check that the broker is running, and the network between it and the workers. They try again by themselves.',
+  }
 }
 
 /** How many workers share the lanes, and how evenly. Each share has the workers that handle one type. */

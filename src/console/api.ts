@@ -55,6 +55,8 @@ export interface ConsumerView {
   readonly ordered: boolean
   /** Live workers that serve it. */
   readonly workers: number
+  /** Messages wait for a worker, and no live one serves it. */
+  readonly unserved: boolean
   readonly paused: PauseView | null
 }
 
@@ -62,11 +64,19 @@ export interface RelayView {
   readonly name: string
   readonly destination: string | null
   readonly waiting: number
+  /** Those of them that the broker has not accepted, and that are sent again. */
+  readonly retrying: number
+  /** Why the newest of these was not accepted. */
+  readonly error: ErrorView | null
   readonly held: number
   readonly failed: number
   readonly oldestAt: string | null
   readonly estimated: boolean
   readonly workers: number
+  /** As for consumers. */
+  readonly unserved: boolean
+  /** How many of these workers cannot reach the destination. */
+  readonly down: number
   readonly paused: PauseView | null
 }
 
@@ -123,6 +133,8 @@ export interface WorkerView {
   readonly inHand: number
   readonly consumers: readonly string[]
   readonly relays: readonly string[]
+  /** Those whose destination it cannot reach. */
+  readonly down: readonly string[]
   /** How many of the lanes are this worker's, by consumer or relay. */
   readonly lanes: readonly { readonly scope: string; readonly lanes: number; readonly of: number }[]
 }

@@ -228,6 +228,8 @@ export interface StoreStatus {
   readonly relays: readonly {
     readonly relay: string
     readonly waiting: number
+    /** Those of them that the broker has not accepted, and that are sent again. */
+    readonly retrying: number
     readonly held: number
     readonly failed: number
     /** As for consumers. */

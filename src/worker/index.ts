@@ -18,6 +18,6 @@ export { checkRetention, checkSource, isEnabled, type WorkerOptions } from './op
 export { Reports } from './reports.ts'
 export { Sampler } from './sampler.ts'
 export { claimStateOf, stateOf } from './state.ts'
-export { Unserved } from './unserved.ts'
+export { isUnserved, isUnservedRelay, Unserved } from './unserved.ts'
 export { UnservedPublishes } from './unserved-publishes.ts'
 export { WorkerCore } from './worker.ts'

@@ -57,9 +57,9 @@ export class Unserved {
    */
   watch({ consumers, relays }: State): void {
     const alone = [
-      ...consumers.filter(isWaiting).map((each) => ({ ...each, relay: '' })),
-      ...relays.filter(({ waiting }) => waiting > 0).map((each) => ({ ...each, consumer: '' })),
-    ].filter(({ workers }) => workers === 0)
+      ...consumers.filter(isUnserved).map((each) => ({ ...each, relay: '' })),
+      ...relays.filter(isUnservedRelay).map((each) => ({ ...each, consumer: '' })),
+    ]
     const nameOf = ({ consumer, relay }: { readonly consumer: string; readonly relay: string }): string =>
       consumer === '' ? `relay ${relay}` : consumer
     for (const each of alone) {
@@ -107,7 +107,15 @@ export class Unserved {
   }
 }
 
-/** Whether something waits for a worker. Requests that are not due are being worked on by those who got them. */
-function isWaiting({ consumer, waiting, retrying, oldestMs }: State['consumers'][number]): boolean {
-  return waiting + retrying > 0 && (oldestMs !== undefined || !isScope(consumer))
+/**
+ * Whether messages of a consumer wait for a worker, and no live one serves it. Requests that are not due are being worked on by those who
+ * got them.
+ */
+export function isUnserved({ consumer, waiting, retrying, oldestMs, workers }: State['consumers'][number]): boolean {
+  return workers === 0 && waiting + retrying > 0 && (oldestMs !== undefined || !isScope(consumer))
+}
+
+/** The same for the messages of a relay. */
+export function isUnservedRelay({ waiting, workers }: State['relays'][number]): boolean {
+  return workers === 0 && waiting > 0
 }

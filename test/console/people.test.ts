@@ -4,7 +4,7 @@ import { until } from '../../src/testing/wait.ts'
 import { violations } from '../support/console/axe.ts'
 import { closeBrowser, openTab, type Tab, withoutBrowser } from '../support/console/browser.ts'
 import { fixtureServer } from '../support/console/fixture-server.ts'
-import { fill, OrderPlaced, openWorld, type World } from '../support/console/world.ts'
+import { fill, InvoiceSent, OrderPlaced, openWorld, type World } from '../support/console/world.ts'
 import { durableStores } from '../support/databases.ts'
 import { oneInTest } from '../support/runs.ts'
 import { requireServer } from '../support/servers.ts'
@@ -97,6 +97,42 @@ describe.skipIf(withoutBrowser)('people at the console', () => {
     await page.reload()
     await page.getByRole('button', { name: 'Edit …' }).click()
     expect(await page.getByLabel('The new payload').inputValue()).toContain('xend')
+    expect(tab.complaints).toEqual([])
+  })
+
+  test('the overview begins with what is wrong, worst first, and what to do about it', async () => {
+    const { hapax } = world
+    const search = hapax.consumer('search', { receive: 'store' }).on(InvoiceSent, () => {})
+    for (const id of ['s-1', 's-2']) {
+      await search.handle({ id, source: '/shop', type: InvoiceSent.type, data: { n: 1 } })
+    }
+    await using tab = await openTab(world.url, { role: 'viewer' })
+    const { page } = tab
+    await page.goto('')
+    const findings = page.locator('.findings li')
+    await findings.first().waitFor()
+    const texts = await findings.allTextContents()
+    const alone = texts.findIndex((text) => text.includes('2 messages of the consumer search wait, and no live worker'))
+    expect(texts[alone]).toContain('Start a worker that consumes it')
+    // The errors of the test's server may be others as well; all warnings come after them.
+    const levels = texts.map((text) => text.slice(0, text.indexOf(' ')))
+    expect([levels[alone], levels]).toEqual(['error', [...levels].sort()])
+    const isAbove = `document.querySelector('.findings').compareDocumentPosition(document.querySelector('.figures')) & 4`
+    expect(await page.evaluate(isAbove)).toBe(4)
+    await page.locator('.figure.bad').getByText('workers, none for 2 messages').waitFor()
+    await page.getByRole('row').filter({ hasText: 'search' }).getByText('none').waitFor()
+    expect(await violations(page)).toEqual([])
+    await findings.nth(alone).getByRole('link', { name: 'Workers' }).click()
+    await page.getByRole('heading', { level: 1, name: 'Workers' }).waitFor()
+    // A worker of it mends that.
+    const worker = hapax.worker({ consume: [search] })
+    await worker.start()
+    await worker.drain()
+    await page.goto('')
+    await page.getByRole('heading', { name: 'Consumers' }).waitFor()
+    await page.waitForResponse(/api\/health$/)
+    await findings.getByText('no live worker serves it').waitFor({ state: 'detached' })
+    await worker.stop()
     expect(tab.complaints).toEqual([])
   })
 

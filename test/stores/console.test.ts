@@ -1,11 +1,13 @@
 import { defineMessage } from 'hapax'
 import type { ConsoleOptions, Role } from 'hapax/console'
+import type { Destination } from 'hapax/contracts'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { ROUTES } from '../../src/console/routes/index.ts'
 import { asRole, CANARY, type ConsoleWorld, consoleWorld, EXACT, posted } from '../support/console-world.ts'
 import { durableStores, table } from '../support/databases.ts'
 import { TcpProxy } from '../support/tcp-proxy.ts'
 
+const Due = defineMessage<unknown>('scan.due')
 const OPERATION = '01890000-0000-7000-8000-000000000001'
 
 /** Every address that this world has something to say at. */
@@ -141,7 +143,7 @@ describe.for(durableStores())('the console on %s', (store) => {
     const calls: string[] = []
     const results: unknown[] = []
     const scans = world.hapax.leased('scans')
-    scans.on(defineMessage<unknown>('scan.due'), async (_, ctx) => {
+    scans.on(Due, async (_, ctx) => {
       const scan = await ctx.effect('scan', async (key) => {
         calls.push(key)
         return 'x'.repeat(2_000_000)
@@ -175,6 +177,37 @@ describe.for(durableStores())('the console on %s', (store) => {
       .poll(async () => jsonOf(operator(`api/operations/${begun['id']}`)))
       .toMatchObject({ state: 'done', done: 1, errors: 0 })
     expect(await world.hapax.failed.count({ consumer: 'billing' })).toBe(0)
+  })
+
+  it('shows how many messages a relay sends again, and why', async () => {
+    const world = await consoleWorld(store)
+    const { hapax } = world
+    const error = new Error('NO_ROUTE')
+    const refusing: Destination = {
+      name: 'a partner',
+      features: { keepsOrder: false },
+      prepare: async () => {},
+      publish: (messages, _, settle) => {
+        for (const index of messages.keys()) settle(index, { status: 'failed', error })
+      },
+      close: async () => {},
+    }
+    const worker = hapax.worker({ relays: { partners: refusing } })
+    await worker.start()
+    onTestFinished(() => worker.stop())
+    await hapax.transaction((tx) => hapax.publish(tx, Due, {}, { relay: 'partners' }))
+    const viewer = asRole(world, 'viewer')
+    await expect
+      .poll(async () => (await jsonOf(viewer('api/overview')))['relays'], { timeout: 20_000 })
+      .toContainEqual(
+        expect.objectContaining({
+          name: 'partners',
+          waiting: 1,
+          retrying: 1,
+          workers: 1,
+          error: expect.objectContaining({ message: 'NO_ROUTE' }),
+        }),
+      )
   })
 
   it('says in one sentence why a message waits', async () => {

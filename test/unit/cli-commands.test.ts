@@ -31,7 +31,8 @@ describe('status', () => {
       ],
       relays: [
         {
-          ...{ relay: 'default', waiting: 1, held: 0, failed: 0, oldestAt: expect.any(String), destination: null },
+          ...{ relay: 'default', waiting: 1, retrying: 0, held: 0, failed: 0 },
+          ...{ oldestAt: expect.any(String), destination: null },
           estimated: false,
         },
       ],

@@ -1,6 +1,7 @@
+import type { ErrorRecord } from '../../base/index.ts'
 import type { MinuteSample, Pause, StoreStatus, WorkerRow } from '../../contracts/index.ts'
 import { LANES, lanesOf } from '../../message/index.ts'
-import { type Serves, servesOf } from '../../worker/index.ts'
+import { isUnserved, isUnservedRelay, type Serves, servesOf, stateOf } from '../../worker/index.ts'
 import type {
   ConsumerView,
   HistoryView,
@@ -11,6 +12,8 @@ import type {
   WorkersView,
   WorkerView,
 } from '../api.ts'
+import type { Seen } from '../route.ts'
+import { errorOrNull } from './rows.ts'
 
 /** A consumer as the store knows it. */
 interface Known {
@@ -26,6 +29,11 @@ interface Live {
 
 export function consumerViews(status: StoreStatus, known: readonly Known[]): readonly ConsumerView[] {
   const live = liveOf(status.workers)
+  const unserved = new Set(
+    stateOf(status)
+      .consumers.filter(isUnserved)
+      .map(({ consumer }) => consumer),
+  )
   const counted = new Map(status.consumers.map((each) => [each.consumer, each]))
   const names = [...new Set([...counted.keys(), ...known.map(({ name }) => name)])].sort()
   return names.map((name) => {
@@ -43,6 +51,7 @@ export function consumerViews(status: StoreStatus, known: readonly Known[]): rea
       types: found?.types ?? [],
       ordered: found?.ordered ?? false,
       workers: live.filter(({ serves }) => serves.consumers.has(name)).length,
+      unserved: unserved.has(name),
       paused: pauseView(status.paused, 'inbox', name),
     }
   })
@@ -51,19 +60,34 @@ export function consumerViews(status: StoreStatus, known: readonly Known[]): rea
 /** The numbers of a consumer that has subscribed, and has nothing yet. */
 const NONE: Partial<StoreStatus['consumers'][number]> & { readonly estimated: boolean } = { estimated: false }
 
-export function relayViews(status: StoreStatus): readonly RelayView[] {
+/** Why relays could not send the newest message that they try again, by relay. */
+export type RelayErrors = ReadonlyMap<string, ErrorRecord>
+
+export function relayViews(status: StoreStatus, errors: RelayErrors, seen: Seen): readonly RelayView[] {
   const live = liveOf(status.workers)
-  return status.relays.map(({ relay, destination, waiting, held, failed, oldestAt, estimated }) => ({
-    name: relay,
-    destination,
-    waiting,
-    held,
-    failed,
-    oldestAt: oldestAt?.toISOString() ?? null,
-    estimated,
-    workers: live.filter(({ serves }) => serves.relays.includes(relay)).length,
-    paused: pauseView(status.paused, 'outbox', relay),
-  }))
+  const unserved = new Set(
+    stateOf(status)
+      .relays.filter(isUnservedRelay)
+      .map(({ relay }) => relay),
+  )
+  return status.relays.map(({ relay, destination, waiting, retrying, held, failed, oldestAt, estimated }) => {
+    const serving = live.filter(({ serves }) => serves.relays.includes(relay))
+    return {
+      name: relay,
+      destination,
+      waiting,
+      retrying,
+      error: errorOrNull(errors.get(relay) ?? null, seen),
+      held,
+      failed,
+      oldestAt: oldestAt?.toISOString() ?? null,
+      estimated,
+      workers: serving.length,
+      unserved: unserved.has(relay),
+      down: serving.filter(({ serves }) => serves.missing.includes(relay)).length,
+      paused: pauseView(status.paused, 'outbox', relay),
+    }
+  })
 }
 
 function pauseView(pauses: readonly Pause[] | undefined, origin: Pause['origin'], scope: string): PauseView | null {
@@ -76,12 +100,12 @@ export function tableViews(status: StoreStatus): OverviewView['tables'] {
 }
 
 export function workerCounts(workers: readonly WorkerRow[]): OverviewView['workers'] {
-  const states = workers.map(stateOf)
+  const states = workers.map(workerState)
   const count = (state: WorkerView['state']): number => states.filter((each) => each === state).length
   return { alive: count('alive'), stuck: count('stuck'), dead: count('dead') }
 }
 
-function stateOf(row: WorkerRow): WorkerView['state'] {
+function workerState(row: WorkerRow): WorkerView['state'] {
   if (!row.alive) return 'dead'
   return servesOf(row).stuck ? 'stuck' : 'alive'
 }
@@ -96,12 +120,13 @@ export function workersView({ at, workers }: StoreStatus): WorkersView {
       return {
         id: row.id,
         name: row.name,
-        state: stateOf(row),
+        state: workerState(row),
         startedAt: row.startedAt.toISOString(),
         silentMs: row.silentMs,
         inHand: row.inHand,
         consumers,
         relays: serves.relays,
+        down: serves.missing,
         lanes: row.alive
           ? [
               ...consumers.map((scope) => lanesView(row.id, scope, live, (each) => each.consumers.has(scope))),

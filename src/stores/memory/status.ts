@@ -86,8 +86,9 @@ function relayNames(data: Data): readonly string[] {
 function relayStatus(data: Data, relay: string, failed: FailedCounts): StoreStatus['relays'][number] {
   const rows = data.outbox.all().filter((row) => row.relay === relay)
   const held = rows.filter((row) => row.heldAt !== null).length
+  const retrying = rows.filter((row) => row.heldAt === null && row.attempts > 0).length
   return {
-    ...{ relay, waiting: rows.length - held, held },
+    ...{ relay, waiting: rows.length - held, retrying, held },
     failed: countOf(failed, ({ origin, scope }) => origin === 'outbox' && scope === relay),
     oldestAt: oldest(data, rows),
     destination: data.relays.get(relay)?.destination ?? null,

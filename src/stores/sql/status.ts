@@ -133,6 +133,7 @@ function relaysOf(
     return {
       relay,
       waiting: waiting + retrying,
+      retrying,
       held,
       failed: failures.count,
       oldestAt,

@@ -100,17 +100,22 @@ export function answers(text: Texts, rows = 8): ReadonlyMap<RegExp, (path: strin
     types: [text('type', 'order.placed'), text('type', 'order.cancelled')],
     ordered: index === 0,
     workers: 3 - index,
+    unserved: false,
     paused: index === 1 ? pause : null,
   })
   const relay = (index: number): RelayView => ({
     name: text('relay', ['default', 'audit'][index] ?? `relay-${index}`),
     destination: text('destination', 'rabbitmq'),
     waiting: [24, 0][index] ?? 0,
+    retrying: [7, 0][index] ?? 0,
+    error: index === 0 ? error() : null,
     held: 0,
     failed: index,
     oldestAt: index === 0 ? at(4_000) : null,
     estimated: false,
     workers: 2,
+    unserved: false,
+    down: [1, 0][index] ?? 0,
     paused: index === 1 ? pause : null,
   })
   const history = (): HistoryView => {
@@ -240,6 +245,7 @@ export function answers(text: Texts, rows = 8): ReadonlyMap<RegExp, (path: strin
     inHand: [4, 2, 1, 0][index] ?? 0,
     consumers: [text('consumer', 'billing'), text('consumer', 'emails')],
     relays: [text('relay', 'default')],
+    down: index === 0 ? [text('relay', 'default')] : [],
     lanes: [{ scope: text('scope', 'billing'), lanes: 8, of: 16 }],
   }))
   const audit: AuditView['rows'] = list((index) => ({

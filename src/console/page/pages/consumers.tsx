@@ -67,6 +67,12 @@ export function RowCount({
   )
 }
 
+/** How many workers serve something: none is wrong only where messages wait for one. */
+export function Serving({ workers, unserved }: Pick<ConsumerView, 'workers' | 'unserved'>) {
+  if (unserved) return <strong class="bad">none</strong>
+  return workers === 0 ? <span class="dim">0</span> : <span>{count(workers)}</span>
+}
+
 export function ConsumerTable({
   view,
   detailed = false,
@@ -119,7 +125,7 @@ export function ConsumerTable({
     {
       title: 'Workers',
       align: 'right',
-      cell: (each) => (each.workers === 0 ? <span class="bad">0</span> : count(each.workers)),
+      cell: (each) => <Serving {...each} />,
     },
     {
       title: 'Processed, last hour',

@@ -1,9 +1,46 @@
 import type { HealthView } from '../../api.ts'
 import { Empty, Frame } from '../parts/frame.tsx'
-import { Command, State } from '../parts/text.tsx'
+import { Command, Link, State } from '../parts/text.tsx'
 import { usePoll } from '../state/poll.ts'
 
+type Finding = HealthView['findings'][number]
+
 const ORDER = { error: 0, warning: 1, ok: 2 } as const
+
+/** The page that shows more, by what was checked. */
+const PAGES: Readonly<Record<string, readonly [path: string, title: string]>> = {
+  failed: ['failed', 'Failed messages'],
+  'held keys': ['keys', 'Held keys'],
+  lanes: ['workers', 'Workers'],
+  outbox: ['relays', 'Relays'],
+  pauses: ['consumers', 'Consumers'],
+  relays: ['relays', 'Relays'],
+  workers: ['workers', 'Workers'],
+}
+
+/** Findings, worst first, each with what to do about it. */
+export function Findings({ findings }: HealthView) {
+  return (
+    <ul class="findings">
+      {[...findings]
+        .sort((a, b) => ORDER[a.level] - ORDER[b.level])
+        .map((each) => (
+          <li key={`${each.check} ${each.message}`} class={`card ${each.level}`}>
+            <p>
+              <State name={each.level} /> <strong>{each.check}</strong> <More finding={each} />
+            </p>
+            <p>{each.message}</p>
+            {each.level === 'ok' || each.advice === '' ? null : <p class="dim">{each.advice}</p>}
+          </li>
+        ))}
+    </ul>
+  )
+}
+
+function More({ finding: { check, level } }: { readonly finding: Finding }) {
+  const page = level === 'ok' || !Object.hasOwn(PAGES, check) ? undefined : PAGES[check]
+  return page === undefined ? null : <Link to={page[0]}>{page[1]}</Link>
+}
 
 /** What `hapax doctor` says. */
 export function Health() {
@@ -17,19 +54,7 @@ export function Health() {
           </Empty>
         ) : (
           <>
-            <ul class="findings">
-              {[...findings]
-                .sort((a, b) => ORDER[a.level] - ORDER[b.level])
-                .map(({ check, level, message, advice }) => (
-                  <li key={`${check} ${message}`} class={`card ${level}`}>
-                    <p>
-                      <State name={level} /> <strong>{check}</strong>
-                    </p>
-                    <p>{message}</p>
-                    {level === 'ok' || advice === '' ? null : <p class="dim">{advice}</p>}
-                  </li>
-                ))}
-            </ul>
+            <Findings findings={findings} />
             <Command text="npx hapax doctor" />
           </>
         )

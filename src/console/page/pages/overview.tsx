@@ -1,4 +1,4 @@
-import type { OverviewView } from '../../api.ts'
+import type { HealthView, OverviewView } from '../../api.ts'
 import { Chart } from '../parts/chart.tsx'
 import { Empty, Frame } from '../parts/frame.tsx'
 import { OperationCard } from '../parts/operation.tsx'
@@ -9,6 +9,7 @@ import { usePoll } from '../state/poll.ts'
 import { most, seriesOf, sum } from '../state/series.ts'
 import { ConsumerTable } from './consumers.tsx'
 import { failedPath } from './failed.tsx'
+import { Findings } from './health.tsx'
 import { RelayTable } from './relays.tsx'
 
 /** What is going on, at a glance. */
@@ -18,6 +19,7 @@ export function Overview() {
     <Frame title="Overview" polled={polled}>
       {(view) => (
         <>
+          <Problems />
           <Figures view={view} />
           {view.operations.filter(isOpen).map((operation) => (
             <OperationCard key={operation.id} operation={operation} />
@@ -50,6 +52,28 @@ export function Overview() {
   )
 }
 
+const MOST_PROBLEMS = 4
+/** The checks cost the database more than the rest of this page. */
+const CHECK_MS = 10_000
+
+/** What `hapax doctor` finds to be wrong, worst first. */
+function Problems() {
+  const { data, problem } = usePoll<HealthView>('health', { main: false, everyMs: CHECK_MS })
+  if (data.value === undefined) {
+    return problem.value === undefined ? null : <p class="warn">The checks failed: {problem.value.message}</p>
+  }
+  const { findings } = data.value
+  const worst = ['error', 'warning'].flatMap((level) => findings.filter((each) => each.level === level))
+  if (worst.length === 0) return null
+  return (
+    <section>
+      <h2>What is wrong</h2>
+      <Findings findings={worst.slice(0, MOST_PROBLEMS)} />
+      {worst.length > MOST_PROBLEMS ? <Link to="health">All {count(worst.length)} findings</Link> : null}
+    </section>
+  )
+}
+
 function isOpen({ state }: { readonly state: string }): boolean {
   return state === 'running' || state === 'paused'
 }
@@ -79,6 +103,9 @@ function Figures({ view }: { readonly view: OverviewView }) {
   const unknown = add(consumers.map((each) => each.unknownEffects))
   const waiting = add(both.map((each) => each.waiting))
   const estimated = both.some((each) => each.estimated)
+  const alone = both.filter((each) => each.unserved)
+  const unserved =
+    add(alone.map((each) => each.waiting)) + add(consumers.map((each) => (each.unserved ? each.retrying : 0)))
   const oldest = both
     .map((each) => each.oldestAt)
     .filter((at) => at !== null)
@@ -96,13 +123,18 @@ function Figures({ view }: { readonly view: OverviewView }) {
       <Figure title="held keys" value={count(held)} tone={held > 0 ? 'warn' : ''} to="keys" />
       <Figure title="unknown effects" value={count(unknown)} tone={unknown > 0 ? 'warn' : ''} to="effects" />
       <Figure
-        title={workers.stuck + workers.dead > 0 ? `workers, ${workers.stuck + workers.dead} stuck or dead` : 'workers'}
+        title={workersTitle(workers, count(unserved, estimated))}
         value={count(workers.alive)}
-        tone={workers.alive === 0 ? 'bad' : workers.stuck > 0 ? 'warn' : ''}
+        tone={unserved > 0 ? 'bad' : workers.stuck > 0 ? 'warn' : ''}
         to="workers"
       />
     </div>
   )
+}
+
+function workersTitle({ stuck, dead }: OverviewView['workers'], unserved: string): string {
+  if (unserved !== '0') return `workers, none for ${unserved} messages`
+  return stuck + dead > 0 ? `workers, ${stuck + dead} stuck or dead` : 'workers'
 }
 
 const MOST_REASONS = 5

@@ -4,13 +4,12 @@ import { Do } from '../parts/buttons.tsx'
 import { Spark } from '../parts/chart.tsx'
 import { Empty, Frame } from '../parts/frame.tsx'
 import { type Column, Table } from '../parts/table.tsx'
-import { Link } from '../parts/text.tsx'
+import { ErrorLine, Link, State } from '../parts/text.tsx'
 import { Age } from '../parts/time.tsx'
 import { query } from '../state/api.ts'
-import { count } from '../state/format.ts'
 import { usePoll } from '../state/poll.ts'
 import { seriesOf, sum } from '../state/series.ts'
-import { Paused, RowCount } from './consumers.tsx'
+import { Paused, RowCount, Serving } from './consumers.tsx'
 import { failedPath } from './failed.tsx'
 
 /** All relays, with what waits to be sent. */
@@ -41,6 +40,7 @@ export function RelayTable({ view, detailed = false }: { readonly view: Overview
         <>
           <Link to={list(each)}>{each.name}</Link>
           {each.destination === null ? null : <span class="tag">to {each.destination}</span>}
+          {each.down === 0 ? null : <Down relay={each} />}
           {each.paused === null ? null : <Paused pause={each.paused} />}
         </>
       ),
@@ -51,6 +51,18 @@ export function RelayTable({ view, detailed = false }: { readonly view: Overview
       cell: (each) => <RowCount value={each.waiting} to={list(each)} estimated={each.estimated} />,
     },
     { title: 'Oldest', align: 'right', cell: (each) => <Age since={each.oldestAt} /> },
+    {
+      title: 'Retrying',
+      align: 'right',
+      cell: (each) => (
+        <RowCount
+          value={each.retrying}
+          to={`messages${query({ place: 'outbox', scope: each.name, state: 'retrying' })}`}
+          tone="warn"
+          estimated={each.estimated}
+        />
+      ),
+    },
     { title: 'Held', align: 'right', cell: (each) => <RowCount value={each.held} to="keys" tone="warn" /> },
     {
       title: 'Failed',
@@ -62,7 +74,7 @@ export function RelayTable({ view, detailed = false }: { readonly view: Overview
     {
       title: 'Workers',
       align: 'right',
-      cell: (each) => (each.workers === 0 ? <span class="bad">0</span> : count(each.workers)),
+      cell: (each) => <Serving {...each} />,
     },
     {
       title: 'Sent, last hour',
@@ -75,8 +87,21 @@ export function RelayTable({ view, detailed = false }: { readonly view: Overview
       ),
     },
     ...(detailed ? [actions] : []),
+    { title: 'Last error', kind: 'below', cell: ({ error }) => error && <ErrorLine error={error} /> },
   ]
   return <Table label="Relays" columns={columns} rows={view.relays} keyOf={(each) => each.name} />
+}
+
+/** That workers cannot reach the destination: all of them, or some. */
+function Down({ relay: { down, workers } }: { readonly relay: RelayView }) {
+  return (
+    <span class="paused">
+      <State name="down" />{' '}
+      {down === workers
+        ? 'no worker reaches its destination'
+        : `${down} of ${workers} workers do not reach its destination`}
+    </span>
+  )
 }
 
 const actions: Column<RelayView> = {

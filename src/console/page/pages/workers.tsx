@@ -47,7 +47,16 @@ const columns: readonly Column<WorkerView>[] = [
   { title: 'In hand', align: 'right', cell: (each) => count(each.inHand) },
   {
     title: 'Serves',
-    cell: (each) => <Cut text={[...each.consumers, ...each.relays.map((name) => `relay ${name}`)].join(', ') || '–'} />,
+    cell: (each) => (
+      <>
+        <Cut text={[...each.consumers, ...each.relays.map((name) => `relay ${name}`)].join(', ') || '–'} />
+        {each.down.map((name) => (
+          <span key={name} class="paused">
+            <State name="down" /> relay <bdi>{name}</bdi>
+          </span>
+        ))}
+      </>
+    ),
   },
   { title: 'Lanes', kind: 'grow', cell: (each) => <Lanes lanes={each.lanes} /> },
 ]

@@ -34,6 +34,7 @@ export function Code({ text }: { readonly text: string }) {
 const TONES: Readonly<Record<string, string>> = {
   failed: 'bad',
   dead: 'bad',
+  down: 'bad',
   error: 'bad',
   stuck: 'warn',
   held: 'warn',

@@ -79,26 +79,33 @@ interface PollOptions {
   readonly main?: boolean
   /** Asked once, and again by hand only: it costs the database too much. @default false */
   readonly once?: boolean
+  /** Asked less often than the rest. @default `pollMs` */
+  readonly everyMs?: number
 }
 
 /** Asks for `api/<path>` now and again while the page is shown, visible and not paused. */
-export function usePoll<T>(path: string, { main = true, once = false }: PollOptions = {}): Polled<T> {
+export function usePoll<T>(path: string, { main = true, once = false, everyMs = 0 }: PollOptions = {}): Polled<T> {
   const polled = useMemo(() => polledOf<T>(path), [path])
   useEffect(() => {
     if (main) current.value = polled as Polled<unknown>
-    return whileShown(polled, once)
-  }, [polled, main, once])
+    return whileShown(polled, once, everyMs)
+  }, [polled, main, once, everyMs])
   return polled
 }
 
-function whileShown({ refresh, data, problem }: Polled<never> | Polled<unknown>, once: boolean): () => void {
+function whileShown(
+  { refresh, data, problem }: Polled<never> | Polled<unknown>,
+  once: boolean,
+  everyMs: number,
+): () => void {
   let timer: ReturnType<typeof setTimeout> | undefined
   let over = false
   const stopped = (): boolean => paused.value || document.hidden
   const turn = async (): Promise<void> => {
     clearTimeout(timer)
     await refresh()
-    if (!over && !stopped() && !once && problem.peek()?.isRefusal !== true) timer = setTimeout(turn, pollMs.peek())
+    if (!over && !stopped() && !once && problem.peek()?.isRefusal !== true)
+      timer = setTimeout(turn, Math.max(everyMs, pollMs.peek()))
   }
   const goOn = (): void => {
     clearTimeout(timer)
@@ -109,11 +116,16 @@ function whileShown({ refresh, data, problem }: Polled<never> | Polled<unknown>,
     void paused.value
     goOn()
   })
+  // A change makes every answer old.
+  const forgetOld = effect(() => {
+    if (data.value === undefined) void refresh()
+  })
   document.addEventListener('visibilitychange', goOn)
   return () => {
     over = true
     clearTimeout(timer)
     forget()
+    forgetOld()
     document.removeEventListener('visibilitychange', goOn)
   }
 }

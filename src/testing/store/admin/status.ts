@@ -36,13 +36,21 @@ export const status: readonly Case[] = [
       const refused = { reason: 'permanent', error: { name: 'Error', message: 'no' }, leaseToken: null, entry: '{}' }
       await world.store.inbox.fail({ seq: first?.seq ?? '', attempts: 1, ...refused, hold: true })
       await hapax.transaction((tx) => hapax.publishMany(tx, [Pong.of({ n: 1 }), Pong.of({ n: 2 })]))
+      const [outgoing] = (await world.look({ table: 'outbox', scope: 'default' })).entries
+      const nacked = {
+        seq: outgoing?.seq ?? '',
+        delayMs: HOUR_MS,
+        error: { name: 'Error', message: 'nacked' },
+        entry: '{}',
+      }
+      await world.store.outbox.postpone([nacked])
       const found = await hapax.status()
       const nothing = { waiting: 0, retrying: 0, held: 0, failed: 0, unknownEffects: 0, estimated: false }
       assert.deepEqual(counts(found, 'billing'), { ...nothing, retrying: 1, failed: 3, unknownEffects: 1 })
       assert.deepEqual(counts(found, 'stock'), { ...nothing, waiting: 2, held: 1, failed: 1 })
       assert.deepEqual(
-        found.relays.map(({ relay, waiting, held, failed, estimated }) => [relay, waiting, held, failed, estimated]),
-        [['default', 2, 0, 0, false]],
+        found.relays.map(({ oldestAt: _, destination: __, ...rest }) => rest),
+        [{ relay: 'default', waiting: 2, retrying: 1, held: 0, failed: 0, estimated: false }],
       )
       assert.deepEqual(
         found.failed.map(({ origin, scope, reason, count }) => `${origin} ${scope} ${reason} ${count}`).sort(),
