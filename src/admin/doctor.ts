@@ -3,6 +3,7 @@
 import { asError, isHapaxError, messageOf, safe, shellWord } from '../base/index.ts'
 import type { ClaimStore, Finding, Store, StoreKeys, StoreSchema, StoreStatus } from '../contracts/index.ts'
 import { servesOf } from '../worker/index.ts'
+import { isDenied } from './denied.ts'
 import { clockFindings } from './doctor-clock.ts'
 import { endpointFindings } from './doctor-endpoints.ts'
 import { keylessFindings, strandedFindings, workerFindings } from './doctor-workers.ts'
@@ -126,13 +127,6 @@ function adviceOn(error: unknown): string {
   if (isHapaxError(error, 'schema-drift')) return 'Use the version of hapax that made the schema, or another schema.'
   if (isDenied(error)) return 'Run this as the user of hapax, or grant this user the missing permission.'
   return 'Run this again. If the error persists, the message says what the database refused.'
-}
-
-/** Whether the database denied this user the access. */
-function isDenied(error: unknown): boolean {
-  if (typeof error !== 'object' || error === null || !('code' in error)) return false
-  const { code } = error
-  return typeof code === 'string' && /^(42501|EACCES|EPERM|ER_\w*ACCESS_DENIED)/.test(code)
 }
 
 /** Whether every migration of this version has been applied. */

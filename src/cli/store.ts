@@ -133,13 +133,17 @@ async function onLeases<T>({ lease }: NamedLeaseStore, work: (hapax: ClaimHapax)
   }
 }
 
-/** Runs `work` and closes the store in any case. */
+/** Runs `work` and closes the store in any case. If both fail, the error of `work` is thrown: it is the reason. */
 export async function closing<T>({ store }: NamedStore, work: () => Promise<T>): Promise<T> {
+  let result: T
   try {
-    return await work()
-  } finally {
-    await store.close()
+    result = await work()
+  } catch (error) {
+    await store.close().catch(() => {})
+    throw error
   }
+  await store.close()
+  return result
 }
 
 async function assertMigrated({ store, name }: NamedStore, options: StoreOptions): Promise<void> {

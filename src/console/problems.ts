@@ -1,3 +1,4 @@
+import { isDenied } from '../admin/index.ts'
 import { fieldOf, isHapaxError, messageOf } from '../base/index.ts'
 import type { ProblemView } from './api.ts'
 
@@ -55,12 +56,14 @@ const TITLES: Readonly<Record<number, string>> = {
 /** What a person is told of an error. Undefined: nobody expected it, and nothing of it is told. */
 export function problemOf(error: unknown): ProblemView | undefined {
   if (error instanceof Refusal) return problem(error.status, error.code, error.message)
-  if (!isHapaxError(error)) return undefined
-  const { code } = error
+  const code = isHapaxError(error) ? error.code : ''
   const status = Object.hasOwn(STATUSES, code) ? STATUSES[code] : undefined
-  if (status === undefined) return undefined
-  return problem(status, code, messageOf(error))
+  if (isHapaxError(error) && status !== undefined) return problem(status, code, messageOf(error))
+  return isDenied(error) ? { ...problem(403, 'denied', DENIED), advice: DENIED_ADVICE } : undefined
 }
+
+const DENIED = 'The database user of this console may not do this.'
+const DENIED_ADVICE = 'Start the console as a user with the grants of an operator, or grant them: see docs/grants.md.'
 
 /** What a person is told of an error that nobody expected. */
 export const UNEXPECTED: ProblemView = {

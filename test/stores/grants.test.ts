@@ -6,6 +6,7 @@ import { postgres } from 'hapax/postgres'
 import mysql2 from 'mysql2/promise'
 import pg from 'pg'
 import { describe, expect, it, onTestFinished } from 'vitest'
+import { asRole, posted } from '../support/console-world.ts'
 import { read } from '../support/pages.ts'
 import { pgPool } from '../support/pg-pool.ts'
 import { requireServer, testStores } from '../support/servers.ts'
@@ -77,6 +78,23 @@ describe.for(databases.filter(([name]) => testStores().includes(name)))('grants 
     const [first] = await hapax.failed.list({})
     expect(await hapax.explain('1', '/test')).not.toEqual([])
     await expect(hapax.failed.discard(first?.seq ?? '', { actor: 'tester' })).rejects.toThrow(/denied/)
+  })
+
+  it('a console with the rights of a viewer refuses changes and names the reason', async () => {
+    const { open } = await setUp()
+    await (await open('migrator')).migrate()
+    await fail(await open('application'))
+    const hapax = await open('viewer')
+    const admin = asRole({ hapax }, 'admin')
+    const [first] = await hapax.failed.list({})
+    for (const action of ['discard', 'retry']) {
+      const refused = await admin(`api/failed/${first?.seq}/${action}`, posted({}))
+      expect([refused.status, await refused.json()]).toEqual([
+        403,
+        expect.objectContaining({ code: 'denied', advice: expect.stringContaining('docs/grants.md') }),
+      ])
+    }
+    expect(await hapax.failed.list({})).toHaveLength(3)
   })
 
   it('a viewer sees endpoints, and not what signs their webhooks', async () => {

@@ -2,6 +2,7 @@ import { chmodSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { type Around, cli, sharedDatabase, temporaryDirectory } from '../support/cli.ts'
+import { root } from '../support/pages.ts'
 
 const database = sharedDatabase()
 
@@ -79,6 +80,28 @@ describe('hapax console', () => {
   it('asks which address people use, where it listens on all', async () => {
     const env = { HAPAX_CONSOLE_TOKEN: 'x'.repeat(32) }
     const { exitCode, stderr } = await opened(['--listen', '0.0.0.0:0'], async () => expect.unreachable(), { env })
+    expect([exitCode, stderr]).toEqual([2, expect.stringContaining('expected --origin')])
+  })
+
+  it('reports why it did not open, although its store cannot be closed twice', async () => {
+    const folder = temporaryDirectory()
+    const file = join(folder, 'hapax.config.ts')
+    const path = JSON.stringify(join(database.copy().cwd, 'shop.db'))
+    writeFileSync(
+      file,
+      `import { sqlite } from ${JSON.stringify(join(root, 'src/stores/sqlite/index.ts'))}
+      const store = sqlite({ path: ${path} })
+      let closed = 0
+      const close = async () => {
+        if (++closed > 1) throw new Error('closed more than once')
+        await store.close()
+      }
+      export default { store: { ...store, close } }`,
+    )
+    const people = join(folder, 'people')
+    writeFileSync(people, 'ada:viewer:correct horse battery\n', { mode: 0o600 })
+    const args = ['--config', file, '--listen', '0.0.0.0:0', '--auth', people]
+    const { exitCode, stderr } = await opened(args, async () => expect.unreachable())
     expect([exitCode, stderr]).toEqual([2, expect.stringContaining('expected --origin')])
   })
 

@@ -18,10 +18,8 @@ export interface Served extends ConsoleCommandOptions {
   readonly meanwhile?: (signal: AbortSignal) => Promise<void>
 }
 
-type ClosableHapax = ConsoleHapax & { close(): Promise<void> }
-
-/** Serves the console until the process is asked to end. */
-export async function serveConsole(hapax: ClosableHapax, name: string, options: Served, io: Io): Promise<number> {
+/** Serves the console until the process is asked to end. The caller closes the hapax. */
+export async function serveConsole(hapax: ConsoleHapax, name: string, options: Served, io: Io): Promise<number> {
   const [ending, working] = [new Ending(io), new AbortController()]
   const server = await opened(options.listen)
   let work: Promise<void> = Promise.resolve()
@@ -44,7 +42,6 @@ export async function serveConsole(hapax: ClosableHapax, name: string, options: 
     await within(systemClock, CLOSE_MS, work, () => {})
     server.close()
     ending.forget()
-    await within(systemClock, CLOSE_MS, hapax.close(), () => {})
   }
 }
 

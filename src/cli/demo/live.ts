@@ -31,7 +31,11 @@ export async function liveDemo(options: DemoOptions, io: Io): Promise<number> {
     who: doors(own, listen, io),
     meanwhile: (signal: AbortSignal) => shop(path, seed, signal),
   }
-  return serveConsole(hapax, 'the demo', served, io)
+  try {
+    return await serveConsole(hapax, 'the demo', served, io)
+  } finally {
+    await hapax.close()
+  }
 }
 
 /** Takes orders, and keeps a worker running that bills them. */
