@@ -25,11 +25,12 @@ const WITHHELD = '(withheld: redact gave no text)'
 
 const PASSWORD = 'passwor[dt]|passwd|pwd|pass[-_ ]?phrase|passcode'
 /** Names too short to be matched inside longer names. */
-const CODE = 'pw|pin|(?:cvv|cvc)2?|ssn|(?:t?otp|mfa|2fa)(?:[-_ ]?code)?|(?:verification|security)[-_ ]?code'
+const CODE =
+  'pw|pin|psk|(?:cvv|cvc)2?|ssn|(?:t?otp|mfa|2fa)(?:[-_ ]?code)?|(?:verification|security|access|auth|recovery|backup)[-_ ]?code'
 const TOKEN = 'secret|token|credential|jwt|jsessionid|phpsessid|connect\\.sid|session[-_]?id|signature|otp[-_]?code'
-const KEY = '(?:api|access|account|private|signing|encryption|master|service|storage|webhook|session)[-_]?key'
+const KEY = '(?:api|access|account|private|signing|encryption|master|service|storage|webhook|session)[-_ ]?key'
 /** Between a name and its value, also where the quotes of JSON are escaped. */
-const IS = `((?:\\[[^\\]]{0,20}\\])?\\\\{0,4}["']?\\s{0,9}(?:=>|:=|->|\\u2192|%3[dD]|[=:])\\s{0,9})`
+const IS = `((?:\\[[^\\]]{0,20}\\])?\\\\{0,4}["']?(?:%22)?\\s{0,9}(?:=>|:=|->|\\u2192|%3[dDaA]|[=:])\\s{0,9})`
 /** A value in quotes, which may contain escaped ones, or whose own quotes are escaped. */
 const QUOTED = `"[^"\\\\]*(?:\\\\[^][^"\\\\]*){0,5000}"|'[^'\\\\]*(?:\\\\[^][^'\\\\]*){0,5000}'|\\\\{1,4}"[^"]*"`
 /** What MySQL says about a login: whether there was a password. */
@@ -38,7 +39,7 @@ const USED = 'password: (?:YES|NO)\\)'
 const NESTED = '\\[[^\\]]{0,5000}\\]?|\\{[^}]{0,5000}\\}?'
 /** `DB_PASSWORD=…`, `"accessToken":"…"`, `?sig=…`. */
 const NAMED = new RegExp(
-  `(?!${USED})((?:\\b|_)[\\w-]{0,40}?(?:${PASSWORD}|${TOKEN}|${KEY})[\\w-]{0,40}|(?:\\b|_)(?:${CODE})|["']auth|\\b[\\w-]{0,40}?(?:pass|[-_]auth)|[?&](?:sig|key|auth))` +
+  `(?!${USED})((?:\\b|_)[\\w-]{0,40}?(?:${PASSWORD}|${TOKEN}|${KEY})[\\w-]{0,40}|(?:\\b|_)(?:${CODE})|\\b(?:${PASSWORD})\\s{1,9}for\\s{1,9}[^\\s:=]{1,60}(?:\\s{1,9}[^\\s:=]{1,60})?|["']auth|\\b[\\w-]{0,40}?(?:pass|[-_]auth)|[?&](?:sig|key|auth))` +
     `${IS}((?:bearer|basic|digest|token)\\s{1,9})?(${QUOTED}|${NESTED}|[^\\s,;&]+)`,
   'gi',
 )

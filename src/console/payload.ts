@@ -1,8 +1,9 @@
 // Payloads as they are: bytes that are text are shown as that text, never parsed, and others as hexadecimal digits.
 
+import { redact } from '../base/index.ts'
 import { type StoredMessage, unpackAttributes } from '../message/index.ts'
 import type { PayloadView } from './api.ts'
-import type { ShownMessage } from './options.ts'
+import { mayAs, type ShownMessage } from './options.ts'
 import type { Seen } from './route.ts'
 
 /** How much of a payload is shown at first. */
@@ -28,7 +29,7 @@ export function payloadView(message: StoredMessage, seen: Seen, whole: boolean):
     encoding: text === undefined ? 'hex' : 'text',
     whole: part.length === data.length,
     redacted: !Buffer.from(data).equals(stored.data),
-    headers: Object.entries(shown.headers).map(([name, value]) => ({ name, value: headerValue(name, value) })),
+    headers: Object.entries(shown.headers).map(([name, value]) => ({ name, value: headerValue(name, value, seen) })),
   }
 }
 
@@ -84,9 +85,34 @@ function withheld({ contentType }: ShownMessage): PayloadView {
   return { contentType, bytes: 0, text: '', encoding: 'text', whole: true, redacted: true, headers: [] }
 }
 
-function headerValue(name: string, value: string): string {
-  return WITHHELD.test(name) ? '(withheld)' : value
+function headerValue(name: string, value: string, seen: Seen): string {
+  if (WITHHELD.test(name)) return NOT_SHOWN
+  return name === REQUEST_URL ? urlView(value, seen) : value
 }
+
+/** Where the URL of a stored HTTP request is kept among its headers. */
+const REQUEST_URL = ':url'
+const NOT_SHOWN = '(withheld)'
+
+/** The URL of a request. The values of its query may be anything: administrators see them, and nobody sees credentials. */
+function urlView(url: string, { person }: Seen): string {
+  const start = url.indexOf('?')
+  if (start < 0) return url
+  const parts = url.slice(start + 1).split('&')
+  const isAdmin = mayAs(person.role, 'admin')
+  return `${url.slice(0, start)}?${parts.map((part) => parameterView(part, isAdmin)).join('&')}`
+}
+
+function parameterView(part: string, isAdmin: boolean): string {
+  const [name = '', ...value] = part.split('=')
+  // A part without a value may be one itself.
+  if (value.length === 0) return isAdmin && redact(part) === part ? part : NOT_SHOWN
+  const isCredential = WITHHELD.test(name) || SHORT_CREDENTIAL.test(name) || redact(part) !== part
+  return isAdmin && !isCredential ? part : `${name}=${NOT_SHOWN}`
+}
+
+/** Names of parameters that are credentials in a query. */
+const SHORT_CREDENTIAL = /^(?:key|code|state|sig|auth|pin|otp|sid)$/i
 
 /** The text that these bytes are; undefined: they are none, or have characters that text does not have. */
 function textOf(bytes: Uint8Array, isCut: boolean): string | undefined {

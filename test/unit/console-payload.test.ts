@@ -78,6 +78,18 @@ it('withholds the values of headers that prove who somebody is', () => {
   expect(found.filter(({ value }) => value === 'value').map(({ name }) => name)).toEqual(plain)
 })
 
+it('shows the values in the query of a stored request to administrators only, and credentials to nobody', () => {
+  const url = 'https://shop.test/orders?page=2&token=abc&api_key=abc&code=abc&next=%3Fpassword%3Dabc&abc'
+  const urlFor = (role: 'operator' | 'admin') =>
+    payloadView(stored(Buffer.from('{}'), { ':url': url }), { ...seen, person: { actor: 'ada', role } }, false)?.headers
+  const none = '(withheld)'
+  const withheld = `token=${none}&api_key=${none}&code=${none}&next=${none}`
+  expect(urlFor('operator')).toEqual([
+    { name: ':url', value: `https://shop.test/orders?page=${none}&${withheld}&${none}` },
+  ])
+  expect(urlFor('admin')).toEqual([{ name: ':url', value: `https://shop.test/orders?page=2&${withheld}&abc` }])
+})
+
 it.for<[name: string, redact: () => unknown]>([
   [
     'throws',

@@ -62,6 +62,13 @@ const LEAKS = [
   `{"auths":{"registry":{"auth":"${CANARY}"}}}`,
   `pass phrase: ${CANARY}`,
   `passwort=${CANARY}`,
+  `api key: ${CANARY}`,
+  `Password for ada: ${CANARY}`,
+  `password for user ada = ${CANARY}`,
+  `access code: ${CANARY}`,
+  `recovery_code=${CANARY}`,
+  `psk=${CANARY}`,
+  `client_secret%22%3A%22${CANARY}%22`,
 ]
 
 /** Of these the whole token has to go, whatever it is called. */
@@ -187,6 +194,9 @@ describe('redact', () => {
       'bearer ',
       'xoxb-',
       'password ',
+      'password for ',
+      'password for a ',
+      'api key',
       'password is ',
       'password=[',
       'password={',
