@@ -1,23 +1,29 @@
 import { noOthers, text, word } from '../base/index.ts'
-import type { AuditEntry, AuditWhere, Numbered, StoreWaiting } from '../contracts/index.ts'
+import type { AuditEntry, AuditSubject, AuditWhere, Numbered, StoreAdmin, StoreWaiting } from '../contracts/index.ts'
 import { MAX_TEXT_BYTES } from '../message/index.ts'
+import { auditOf, type By } from './audit.ts'
 import { dateOption, type NumberedPage, pageOf } from './messages.ts'
 
 /** Which entries of the audit to list. */
 export type AuditQuery = AuditWhere & NumberedPage
 
+/** What people do without changing a message. */
+export type Visit = 'sign-in' | 'sign-out' | 'look'
+const VISITS: readonly Visit[] = ['sign-in', 'sign-out', 'look']
+
 /** What people can do by hand, as the audit calls it. */
 export const AUDIT_ACTIONS: readonly AuditEntry['action'][] = [
   ...(['retry', 'edit', 'discard', 'release', 'republish', 'settle', 'note', 'begin', 'pause', 'resume'] as const),
   ...(['cancel', 'move', 'remove', 'add', 'change', 'import', 'cleanup', 'purge', 'recount'] as const),
+  ...VISITS,
 ]
 
 /** What people did by hand: who, when, what and why. */
 export class AuditLog {
-  readonly #store: Pick<StoreWaiting, 'audited'>
+  readonly #store: Pick<StoreWaiting, 'audited'> & Pick<StoreAdmin, 'audit'>
 
   /** Made by `createHapax`. */
-  constructor(store: Pick<StoreWaiting, 'audited'>) {
+  constructor(store: Pick<StoreWaiting, 'audited'> & Pick<StoreAdmin, 'audit'>) {
     this.#store = store
   }
 
@@ -31,5 +37,11 @@ export class AuditLog {
     for (const [name, value] of Object.entries({ since, until })) if (value !== undefined) dateOption(name, value)
     const where = { actor, action, scope, since, until }
     return pageOf(query, (before, limit) => this.#store.audited(where, before, limit))
+  }
+
+  /** Records that somebody entered or left a console, or was shown a payload. Changes are recorded by the methods that make them. */
+  async record(visit: Visit, by: By = {}, about: AuditSubject = {}): Promise<void> {
+    noOthers('about', about, ['origin', 'consumer', 'source', 'id', 'type'])
+    await this.#store.audit(auditOf(word('visit', VISITS, visit), by), about)
   }
 }

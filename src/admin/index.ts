@@ -1,5 +1,5 @@
 export type { By, RetryFailedOptions } from './audit.ts'
-export { AUDIT_ACTIONS, AuditLog, type AuditQuery } from './audit-log.ts'
+export { AUDIT_ACTIONS, AuditLog, type AuditQuery, type Visit } from './audit-log.ts'
 export type { BulkOptions, BulkResult, BulkSummary, RetryAllOptions } from './bulk.ts'
 export { type AuditCleanupOptions, type CleanupOptions, cleanup, cleanupAudit } from './cleanup.ts'
 export { isDenied } from './denied.ts'

@@ -14,6 +14,8 @@ export interface SessionView {
   /** For people: `postgres`, `sqlite`. */
   readonly store: string
   readonly version: string
+  /** How this person entered, where they can sign out by POST api/logout. Null: they signed in to the application around the console. */
+  readonly signOut: 'token' | 'password' | null
   /** How often the page asks again. */
   readonly pollMs: number
 }

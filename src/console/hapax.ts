@@ -1,6 +1,15 @@
-import type { By, EditOptions, FailedQuery, RetryFailedOptions, SentQuery, SettleOptions } from '../admin/index.ts'
+import type {
+  By,
+  EditOptions,
+  FailedQuery,
+  RetryFailedOptions,
+  SentQuery,
+  SettleOptions,
+  Visit,
+} from '../admin/index.ts'
 import type {
   AuditEntry,
+  AuditSubject,
   AuditWhere,
   BulkOperation,
   EffectRow,
@@ -96,7 +105,10 @@ export interface ConsoleHapax {
     why(origin: Origin, seq: string): Promise<string>
     retries(query: { readonly origin: Origin; readonly limit?: number }): Promise<readonly WaitingMessage[]>
   }
-  readonly audit: { list(query?: AuditWhere & Paged): Promise<Numbered<AuditEntry>> }
+  readonly audit: {
+    list(query?: AuditWhere & Paged): Promise<Numbered<AuditEntry>>
+    record(visit: Visit, by?: By, about?: AuditSubject): Promise<void>
+  }
   readonly operations: {
     begin(what: Begun): Promise<BulkOperation>
     get(id: string): Promise<BulkOperation | undefined>

@@ -3,7 +3,8 @@
 
 import type { By } from '../admin/index.ts'
 import { noOthers } from '../base/index.ts'
-import type { Role } from './api.ts'
+import type { AuditSubject } from '../contracts/index.ts'
+import type { Role, SessionView } from './api.ts'
 import { checkedFields, type Fields, noteField, optional } from './fields.ts'
 import type { ConsoleHapax } from './hapax.ts'
 import type { Asked } from './limits.ts'
@@ -15,6 +16,8 @@ export interface Seen {
   readonly settings: Settings
   /** Whether this person may see payloads, headers and stacks. */
   readonly payloads: boolean
+  /** How this person signs out here; null: where they signed in. */
+  readonly signOut: SessionView['signOut']
   /** An operation was begun: it goes on here, too, in case no worker is alive. */
   help(operation: string): void
 }
@@ -22,6 +25,8 @@ export interface Seen {
 /** A question to the database. It is the same one for everybody; `view` makes of its answer what this person may see. */
 export interface Question extends Asked {
   view(data: unknown, seen: Seen): unknown
+  /** The message whose payload the answer shows, if it does. */
+  shows(data: unknown, seen: Seen): AuditSubject | undefined
 }
 
 /** What all routes have. */
@@ -73,8 +78,10 @@ export function read<P extends object, D>(route: {
   readonly view: (data: D, seen: Seen, params: P) => unknown
   /** Whether an answer is small enough to be remembered. @default yes */
   readonly keeps?: (data: D) => boolean
+  /** The message whose payload the answer has, if it has one. */
+  readonly shows?: (data: D) => AuditSubject | undefined
 }): ReadRoute {
-  const { path, role, fields, load, view, keeps = () => true } = route
+  const { path, role, fields, load, view, keeps = () => true, shows = () => undefined } = route
   const takes = queryNames(path, fields)
   return {
     method: 'GET',
@@ -90,6 +97,7 @@ export function read<P extends object, D>(route: {
         // What `load` of this very route has returned.
         view: (data, seen) => view(data as D, seen, params),
         keeps: (data) => keeps(data as D),
+        shows: (data, { payloads }) => (payloads ? shows(data as D) : undefined),
       }
     },
   }

@@ -1,6 +1,6 @@
 // One way from a request to its answer: host, person, place, origin, method, role, fields, and only then the route.
 
-import type { ProblemView } from './api.ts'
+import type { ProblemView, SessionView } from './api.ts'
 import { bodyOf, personFor, queryOf, refuseForeign, refuseHost, refuseRole } from './guard.ts'
 import type { ConsoleHapax } from './hapax.ts'
 import { secured } from './headers.ts'
@@ -12,6 +12,7 @@ import { problemOf, Refusal, refused, UNEXPECTED } from './problems.ts'
 import type { Named, Question, Route, Seen, WriteRoute } from './route.ts'
 import { ROUTES } from './routes/index.ts'
 import { StaticFiles } from './static.ts'
+import { Trail } from './trail.ts'
 
 /** What a console of its own process adds: a login. */
 export interface SignIn {
@@ -22,6 +23,8 @@ export interface SignIn {
   /** What somebody who is not known is told. */
   readonly advice: string
   readonly challenge: Readonly<Record<string, string>>
+  /** How somebody who sent this request signs out; null: what sends it is no page. */
+  signOut(request: Request): SessionView['signOut']
 }
 
 /** Answers the requests of a console. */
@@ -32,12 +35,14 @@ export class ConsoleServer {
   readonly #questions = new Questions()
   readonly #helping: Helping
   readonly #files = new StaticFiles()
+  readonly #trail: Trail
 
   constructor(hapax: ConsoleHapax, settings: Settings, signIn?: SignIn) {
     this.#hapax = hapax
     this.#settings = settings
     this.#signIn = signIn
     this.#helping = new Helping(hapax, settings.report)
+    this.#trail = new Trail(hapax, settings.report)
   }
 
   /** Ends what it does by itself. */
@@ -99,21 +104,36 @@ export class ConsoleServer {
     const { route, named } = routeOf(request.method, segments)
     refuseRole(person, route.role)
     const payloads = mayAs(person.role, this.#settings.payloads)
-    const seen: Seen = { person, settings: this.#settings, payloads, help: (id) => this.#helping.begin(id) }
+    const seen: Seen = {
+      person,
+      settings: this.#settings,
+      payloads,
+      signOut: this.#signIn?.signOut(request) ?? null,
+      help: (id) => this.#helping.begin(id),
+    }
     if (route.method === 'POST') return this.#change(route, named, request, seen)
     return this.#read(route.question(this.#hapax, named, queryOf(url), this.#settings), seen)
   }
 
   async #read(question: Question, seen: Seen): Promise<Response> {
     try {
-      return answered(question.view(await this.#questions.ask(question), seen))
+      const data = await this.#questions.ask(question)
+      await this.#looked(question, data, seen)
+      return answered(question.view(data, seen))
     } catch (error) {
       if (!(error instanceof Unanswered)) throw error
       const { last, cause } = error
       const found = problemOf(cause) ?? this.#unexpected(cause)
       if (last === undefined) return refused(found)
+      // The database does not answer: the page must not wait for it a second time.
+      void this.#looked(question, last.data, seen)
       return refused({ ...found, last: { ageMs: last.ageMs, answer: question.view(last.data, seen) } })
     }
+  }
+
+  async #looked(question: Question, data: unknown, seen: Seen): Promise<void> {
+    const about = question.shows(data, seen)
+    if (about !== undefined) await this.#trail.look(seen.person.actor, about)
   }
 
   /** The database may answer in ways that no one has seen yet. */
@@ -132,7 +152,8 @@ export class ConsoleServer {
     // Everybody may ask: it is bounded like any other question.
     if (route.harmless) {
       const load = (): Promise<unknown> => change.act(this.#hapax, seen)
-      return this.#read({ key: JSON.stringify([route.path, body]), load, view: (data) => data }, seen)
+      const shows = (): undefined => undefined
+      return this.#read({ key: JSON.stringify([route.path, body]), load, view: (data) => data, shows }, seen)
     }
     return answered(await this.#questions.change(() => change.act(this.#hapax, seen)))
   }

@@ -28,6 +28,11 @@ export interface Audit {
     | 'cancel'
     | 'begin'
     | 'note'
+    /** Somebody entered the console of a process of its own, or left it. */
+    | 'sign-in'
+    | 'sign-out'
+    /** Somebody was shown the payload of a message. */
+    | 'look'
     /** Written by a worker when the database clock went back. */
     | 'recount'
   readonly note?: string | undefined

@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { createConsole } from 'hapax/console'
 import { toNode } from 'hapax/node'
 import { afterAll, describe, expect, test } from 'vitest'
+import { accountsOf, standaloneConsole } from '../../src/console/standalone/index.ts'
 import { closeBrowser, openTab, withoutBrowser } from '../support/console/browser.ts'
 import { fill, openWorld } from '../support/console/world.ts'
 import { durableStores, makePlace } from '../support/databases.ts'
@@ -33,11 +34,45 @@ describe.skipIf(withoutBrowser || !durableStores().includes('sqlite'))('the cons
       await using another = await openTab('')
       await another.page.goto(address)
       await another.page.getByText('This token was used before').waitFor()
+      await tab.page.getByRole('button', { name: 'Sign out' }).click()
+      await tab.page.getByText('You are signed out.').waitFor()
+      await tab.page.reload()
+      await tab.page.getByText('signed-out').waitFor()
       expect([...tab.complaints, ...another.complaints]).toEqual([])
     } finally {
       child.kill('SIGTERM')
       await once(child, 'exit')
     }
+  })
+
+  test('is left by somebody with a password, who is asked for it again', async () => {
+    await using world = await openWorld('sqlite', { working: false })
+    const accounts = accountsOf('ada:viewer:correct horse battery')
+    const server = createServer()
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    const host = `127.0.0.1:${(server.address() as AddressInfo).port}`
+    const person = { actor: 'nobody', role: 'viewer' } as const
+    const own = { hosts: [host], person, readOnly: false, name: 'shop', accounts }
+    server.on('request', toNode(standaloneConsole(world.hapax, own).handler))
+    await using tab = await openTab(`http://${host}/`)
+    const { page } = tab
+    await tab.context.setHTTPCredentials({ username: 'ada', password: 'correct horse battery' })
+    await page.goto('')
+    await page.getByRole('button', { name: 'Sign out' }).click()
+    await page.getByText('You are signed out.').waitFor()
+    // The browser still knows the password, and the server does not take it.
+    expect(await page.evaluate(`fetch('/api/session').then((reply) => reply.status)`)).toBe(401)
+    await page.getByRole('link', { name: 'Sign in again' }).click()
+    await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor()
+    const { rows } = await world.hapax.audit.list()
+    expect(rows.map(({ action, actor }) => `${actor} ${action}`)).toEqual([
+      'ada sign-in',
+      'ada sign-out',
+      'ada sign-in',
+    ])
+    expect(tab.complaints).toEqual([])
+    server.closeAllConnections()
+    server.close()
   })
 
   test.for([

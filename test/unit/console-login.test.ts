@@ -8,15 +8,18 @@ import { accountsOf, type StandaloneOptions, standaloneConsole } from '../../src
 
 const ORIGIN = 'http://127.0.0.1:4000'
 
-function opened(options: Partial<StandaloneOptions> = {}) {
+function opened({ audit, ...options }: Partial<StandaloneOptions> & { audit?: () => Promise<void> } = {}) {
   const hapax = createHapax({ store: memory(), source: '/shop', logger: silentLogger })
+  if (audit !== undefined) hapax.audit.record = audit
   onTestFinished(() => hapax.close())
   const person = { actor: 'ada', role: 'admin' } as const
   const hosts = ['127.0.0.1:4000', 'localhost:4000', 'ops.test']
   const { handler, token } = standaloneConsole(hapax, { hosts, person, readOnly: false, name: 'shop', ...options })
   const at = (path: string, init?: RequestInit, origin = ORIGIN): Promise<Response> =>
     handler(new Request(`${origin}/${path}`, init))
-  return { at, token }
+  const visits = async () =>
+    (await hapax.audit.list()).rows.map(({ action, actor, note }) => [action, actor, note]).reverse()
+  return { at, token, visits }
 }
 
 const SAME = { 'content-type': 'application/json', 'sec-fetch-site': 'same-origin' }
@@ -93,6 +96,80 @@ describe('the one-time token', () => {
       200,
       expect.stringContaining("default-src 'none'"),
     ])
+  })
+})
+
+describe('signing out', () => {
+  const OUT: RequestInit = { method: 'POST', headers: SAME, body: '{}' }
+
+  it('ends the session of the one-time token, and both ends are in the audit', async () => {
+    const { at, token, visits } = opened()
+    const cookie = pairOf(cookieOf(await at('api/login', login(token()))))
+    const another = pairOf(cookieOf(await at('api/login', login(token()))))
+    expect(await (await at('api/session', { headers: { cookie } })).json()).toMatchObject({ signOut: 'token' })
+    const left = await at('api/logout', { ...OUT, headers: { ...SAME, cookie } })
+    expect([left.status, cookieOf(left)]).toEqual([
+      200,
+      'hapax-console-4000=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0',
+    ])
+    expect((await at('api/session', { headers: { cookie } })).status).toBe(401)
+    expect((await at('api/session', { headers: { cookie: another } })).status).toBe(200)
+    const entered = ['sign-in', 'ada', 'by the one-time token']
+    expect(await visits()).toEqual([entered, entered, ['sign-out', 'ada', null]])
+  })
+
+  it('makes a browser that keeps the password ask for it again', async () => {
+    const accounts = accountsOf('ada:operator:correct horse battery')
+    const { at, visits } = opened({ accounts })
+    const authorization = `Basic ${Buffer.from('ada:correct horse battery').toString('base64')}`
+    for (const path of ['', 'api/session', 'api/keys']) {
+      expect((await at(path, { headers: { authorization } })).status).toBe(200)
+    }
+    expect(await (await at('api/session', { headers: { authorization } })).json()).toMatchObject({
+      signOut: 'password',
+    })
+    const left = await at('api/logout', { ...OUT, headers: { ...SAME, authorization } })
+    const cookie = pairOf(cookieOf(left))
+    expect([left.status, cookie]).toEqual([200, 'hapax-signed-out-4000=1'])
+    // A request in the background asks nobody.
+    const polled = await at('api/session', { headers: { authorization, cookie } })
+    expect([polled.status, polled.headers.get('www-authenticate')]).toEqual([401, null])
+    const page = await at('', { headers: { authorization, cookie } })
+    expect([page.status, page.headers.get('www-authenticate'), cookieOf(page)]).toEqual([
+      401,
+      expect.stringContaining('Basic'),
+      expect.stringContaining('hapax-signed-out-4000=; '),
+    ])
+    expect((await at('', { headers: { authorization } })).status).toBe(200)
+    const entered = ['sign-in', 'ada', 'by password']
+    expect(await visits()).toEqual([entered, ['sign-out', 'ada', null], entered])
+  })
+
+  it.for<[name: string, status: number, init: RequestInit]>([
+    ['a page of another origin', 403, { ...OUT, headers: { ...SAME, 'sec-fetch-site': 'cross-site' } }],
+    ['a link', 405, {}],
+  ])('is not done for %s', async ([, status, init]) => {
+    const { at, token } = opened()
+    const cookie = pairOf(cookieOf(await at('api/login', login(token()))))
+    const refused = await at('api/logout', { ...init, headers: { ...Object(init.headers), cookie } })
+    expect([refused.status, refused.headers.get('set-cookie')]).toEqual([status, null])
+    expect((await at('api/session', { headers: { cookie } })).status).toBe(200)
+  })
+
+  it('is not offered to programs, and not where the application signs people in', async () => {
+    const bearer = 'b'.repeat(32)
+    const { at, visits } = opened({ bearer })
+    const headers = { authorization: `Bearer ${bearer}` }
+    expect(await (await at('api/session', { headers })).json()).toMatchObject({ signOut: null })
+    expect(await visits()).toEqual([['sign-in', 'ada', 'by the bearer token']])
+  })
+
+  it('does not depend on an audit that can be written', async () => {
+    const warn = vi.fn()
+    const { at, token } = opened({ warn, audit: () => Promise.reject(new Error('permission denied')) })
+    const entered = await at('api/login', login(token()))
+    expect(entered.status).toBe(200)
+    expect(warn.mock.calls).toEqual([['the audit could not be written: permission denied']])
   })
 })
 

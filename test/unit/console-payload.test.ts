@@ -11,7 +11,7 @@ function stored(data: Uint8Array, headers: Record<string, string> = {}): StoredM
 
 const person = { actor: 'ada', role: 'operator' } as const
 const settings = settingsOf({ authorize: () => null })
-const seen = { person, settings, payloads: true, help: () => {} }
+const seen = { person, settings, payloads: true, signOut: null, help: () => {} }
 
 function shown(data: Uint8Array | string, whole = false) {
   return payloadView(stored(Buffer.from(data)), seen, whole)

@@ -22,7 +22,7 @@ import { Link } from './parts/text.tsx'
 import { showUnseen } from './parts/unseen.ts'
 import { listenToKeys } from './state/keys.ts'
 import { followLinks, match, place } from './state/router.ts'
-import { enter, refusal, session, watchAddress } from './state/session.ts'
+import { enter, leftBy, refusal, session, watchAddress } from './state/session.ts'
 
 type Found = Readonly<Record<string, string>>
 
@@ -77,6 +77,7 @@ function App() {
       </Layout>
     )
   }
+  if (leftBy.value !== null) return <Left />
   if (refused === undefined) return <p class="loading dim">Loading …</p>
   return (
     <main class="refused">
@@ -86,6 +87,27 @@ function App() {
         A console started by <code>npx hapax console</code> is entered by the address that it prints, once. Start it
         again for another one.
       </p>
+    </main>
+  )
+}
+
+function Left() {
+  return (
+    <main class="refused">
+      <h1>hapax</h1>
+      <p>You are signed out.</p>
+      {leftBy.value === 'password' ? (
+        <p>
+          {/* With a target, a link loads the page. */}
+          <a href={location.href} target="_self">
+            Sign in again
+          </a>
+        </p>
+      ) : (
+        <p>
+          Start <code>npx hapax console</code> again for another address.
+        </p>
+      )}
     </main>
   )
 }

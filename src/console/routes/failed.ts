@@ -29,7 +29,7 @@ import { seesExactly } from '../payload.ts'
 import { Refusal } from '../problems.ts'
 import { type Route, read, write } from '../route.ts'
 import { failedRow, failedView, groupView, isLight, light } from '../views/rows.ts'
-import { defined, nextOf } from './messages.ts'
+import { defined, named, nextOf } from './messages.ts'
 
 /** Conditions on failed messages, by the names that the page has for them. */
 interface Conditions {
@@ -113,6 +113,7 @@ export const failedRoutes: readonly Route[] = [
     },
     view: ({ row, effects }, seen, { whole }) => failedView(row, effects, seen, whole === true),
     keeps: ({ row }) => isLight(row.message),
+    shows: ({ row: { origin, consumer, message } }) => ({ origin, consumer, ...named(message) }),
   }),
   write<{ where?: FailedWhere | undefined; all?: true | undefined }>({
     path: 'api/failed/count',

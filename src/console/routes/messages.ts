@@ -1,6 +1,6 @@
 import { expected } from '../../base/index.ts'
-import type { Trace, WaitingState } from '../../contracts/index.ts'
-import { keyRange, originOf } from '../../message/index.ts'
+import type { AuditSubject, Trace, WaitingState } from '../../contracts/index.ts'
+import { keyRange, originOf, type StoredMessage } from '../../message/index.ts'
 import type { LifeView, MessagesView, Place, RetriesView, RowView } from '../api.ts'
 import {
   cursorField,
@@ -67,6 +67,7 @@ export const messageRoutes: readonly Route[] = [
     load: (hapax, { id, source, scan }) => lifeOf(hapax, id, source, scan === true),
     view: (life, seen, { id, whole }) => lifeView(life, seen, id, whole === true),
     keeps: ({ message }) => message === undefined || isLight(message),
+    shows: ({ message }) => message && named(message),
   }),
   read({
     path: 'api/retries',
@@ -157,6 +158,11 @@ function pageStart(cursor: string | undefined): { readonly before?: string } {
 /** The last row of a full page. */
 export function nextOf(rows: readonly { readonly seq: string }[], limit: number): string | null {
   return rows.length < limit ? null : (rows.at(-1)?.seq ?? null)
+}
+
+/** A message, as the audit names it. */
+export function named({ source, id, type }: StoredMessage): AuditSubject {
+  return { source, id, type }
 }
 
 /** Without what is undefined. */

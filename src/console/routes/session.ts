@@ -10,13 +10,14 @@ export const sessionRoutes: readonly ReadRoute[] = [
     role: 'viewer',
     fields: {},
     load: async () => undefined,
-    view: (_, { person, settings, payloads }): SessionView => ({
+    view: (_, { person, settings, payloads, signOut }): SessionView => ({
       actor: person.actor,
       role: person.role,
       readOnly: settings.readOnly,
       payloads,
       store: settings.name,
       version: version(),
+      signOut,
       pollMs: POLL_MS,
     }),
   }),

@@ -24,8 +24,14 @@ export class Guesses {
     return this.#counted + REFILL_MS - this.#now()
   }
 
-  right(credentials: string): void {
-    this.#proven.add(hashed(credentials))
+  /** Returns whether these credentials are accepted for the first time, or again after `forget`. */
+  right(credentials: string): boolean {
+    const before = this.#proven.size
+    return this.#proven.add(hashed(credentials)).size > before
+  }
+
+  forget(credentials: string): void {
+    this.#proven.delete(hashed(credentials))
   }
 
   wrong(): void {

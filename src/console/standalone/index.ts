@@ -1,13 +1,15 @@
 // The console of a process of its own, `hapax console`: it has no application around it that knows who people are.
 
+import { asError, messageOf } from '../../base/index.ts'
 import { bodyOf, refuseForeign } from '../guard.ts'
 import type { ConsoleHapax } from '../hapax.ts'
-import { type ConsoleOptions, type Person, settingsOf } from '../options.ts'
+import { type Person, type Settings, settingsOf } from '../options.ts'
 import { Refusal } from '../problems.ts'
 import { ConsoleServer, type SignIn } from '../server.ts'
+import { Trail } from '../trail.ts'
 import { type Account, accountsOf, personOfBasic } from './accounts.ts'
 import { Guesses } from './guesses.ts'
-import { Sessions, safelyEqual } from './sessions.ts'
+import { cookie, cookieName, cookiesOf, Sessions, safelyEqual } from './sessions.ts'
 
 export { type Account, accountsOf }
 
@@ -42,24 +44,28 @@ export interface StandaloneConsole {
 export function standaloneConsole(hapax: ConsoleHapax, options: StandaloneOptions): StandaloneConsole {
   const { accounts, bearer, person, now = Date.now, warn = () => {} } = options
   const [sessions, guesses] = [new Sessions(now), new Guesses(now)]
+  const trail = new Trail(hapax, (error) => warn(`the audit could not be written: ${messageOf(asError(error))}`))
   const personOf = (authorization: string): Person | null => {
-    if (/^bearer /i.test(authorization)) return isBearer(authorization, bearer) ? person : null
+    if (isBearer(authorization)) return isRight(authorization, bearer) ? person : null
     return personOfBasic(authorization, accounts ?? [])
   }
-  const authorize: ConsoleOptions['authorize'] = (request) => {
+  const authorize = async (request: Request): Promise<Person | null> => {
     const authorization = request.headers.get('authorization') ?? ''
     if (authorization === '') return accounts === undefined && sessions.has(request) ? person : null
     const found = personOf(authorization)
-    if (found !== null) guesses.right(authorization)
-    else {
+    if (found === null) {
       guesses.wrong()
       warn('a sign-in to the console was refused: wrong name, password or token')
+    } else if (guesses.right(authorization)) {
+      const note = isBearer(authorization) ? 'by the bearer token' : 'by password'
+      await trail.record('sign-in', { actor: found.actor, note })
     }
     return found
   }
   const { readOnly, hosts, name } = options
   const settings = settingsOf({ authorize, readOnly, allowedHosts: hosts, name, basePath: '/' })
-  const way = accounts === undefined ? byToken(sessions, settings) : BY_PASSWORD
+  const entrance = { settings, trail, authorize, sessions, guesses, person }
+  const way = accounts === undefined ? byToken(entrance) : byPassword(entrance)
   const signIn: SignIn = {
     ...way,
     enter: async (request, segments, url) => {
@@ -69,6 +75,16 @@ export function standaloneConsole(hapax: ConsoleHapax, options: StandaloneOption
   }
   const server = new ConsoleServer(hapax, settings, signIn)
   return { handler: (request) => server.answer(request), token: () => sessions.token(), close: () => server.close() }
+}
+
+/** What both ways to sign in need. */
+interface Entrance {
+  readonly settings: Settings
+  readonly trail: Trail
+  readonly authorize: (request: Request) => Promise<Person | null>
+  readonly sessions: Sessions
+  readonly guesses: Guesses
+  readonly person: Person
 }
 
 /** Rejects rate-limited credentials. They were not checked, so the response reveals nothing about them. */
@@ -81,33 +97,81 @@ function refuseGuess(request: Request, guesses: Guesses): void {
   throw new Refusal(429, 'too-many-sign-ins', advice, { 'retry-after': String(seconds) })
 }
 
-function isBearer(authorization: string, bearer: string | undefined): boolean {
+function isBearer(authorization: string): boolean {
+  return /^bearer /i.test(authorization)
+}
+
+function isRight(authorization: string, bearer: string | undefined): boolean {
   return bearer !== undefined && safelyEqual(authorization.slice('bearer '.length).trim(), bearer)
 }
 
-const BY_PASSWORD: SignIn = {
-  enter: async () => undefined,
-  fromPage: false,
-  advice: 'Sign in with a name and a password of the file of --auth.',
-  challenge: { 'www-authenticate': 'Basic realm="hapax", charset="UTF-8"' },
+/** Browsers send a password with every request and forget it only when it is refused: a cookie notes that somebody signed out. */
+function byPassword({ settings, trail, authorize, guesses }: Entrance): SignIn {
+  const advice = 'Sign in with a name and a password of the file of --auth.'
+  const challenge = { 'www-authenticate': 'Basic realm="hapax", charset="UTF-8"' }
+  return {
+    fromPage: false,
+    advice,
+    challenge,
+    signOut: ({ headers }) => (/^basic /i.test(headers.get('authorization') ?? '') ? 'password' : null),
+    enter: async (request, segments, url) => {
+      const authorization = request.headers.get('authorization') ?? ''
+      const mark = cookieName(url, 'signed-out')
+      if (isBearer(authorization)) return undefined
+      if (cookiesOf(request, mark).length > 0) {
+        // Without a challenge, a page in the background does not ask for the password.
+        if (segments[0] === 'api') throw new Refusal(401, 'signed-out', advice)
+        throw new Refusal(401, 'signed-out', advice, { ...challenge, 'set-cookie': cookie(url, mark, '', 0) })
+      }
+      if (!isSignOut(request, segments, url, settings)) return undefined
+      const person = await authorize(request)
+      if (person === null) return undefined
+      guesses.forget(authorization)
+      await trail.record('sign-out', { actor: person.actor })
+      return done(cookie(url, mark, '1', MARK_S))
+    },
+  }
 }
 
+/** How long a browser that signed out is noted: until then, it asks for the password again. */
+const MARK_S = 12 * 3_600
+
 /** The page takes the token out of the fragment of its address, which browsers send to nobody, and posts it to `api/login`. */
-function byToken(sessions: Sessions, settings: ReturnType<typeof settingsOf>): SignIn {
+function byToken({ sessions, settings, trail, person: { actor } }: Entrance): SignIn {
   return {
     fromPage: true,
     advice: 'Open the address that hapax console has printed; it lets one browser in, once.',
     challenge: {},
+    signOut: (request) => (sessions.has(request) ? 'token' : null),
     enter: async (request, segments, url) => {
+      if (isSignOut(request, segments, url, settings)) {
+        if (sessions.has(request)) await trail.record('sign-out', { actor })
+        return done(sessions.ended(request))
+      }
       if (segments.join('/') !== 'api/login') return undefined
-      if (request.method !== 'POST') throw new Refusal(405, 'method', 'Only POST is allowed here.', { allow: 'POST' })
-      refuseForeign(request, url, settings)
+      refuseOthers(request, url, settings)
       const { token }: { readonly token?: unknown } = await bodyOf(request, false)
-      const cookie = typeof token === 'string' ? sessions.exchanged(token, url) : undefined
-      if (cookie === undefined) {
+      const session = typeof token === 'string' ? sessions.exchanged(token, url) : undefined
+      if (session === undefined) {
         throw new Refusal(401, 'token', 'This token was used before, is too old, or is none: start the console again.')
       }
-      return new Response('{"ok":true}', { headers: { 'content-type': 'application/json', 'set-cookie': cookie } })
+      await trail.record('sign-in', { actor, note: 'by the one-time token' })
+      return done(session)
     },
   }
+}
+
+function isSignOut(request: Request, segments: readonly string[], url: URL, settings: Settings): boolean {
+  if (segments.join('/') !== 'api/logout') return false
+  refuseOthers(request, url, settings)
+  return true
+}
+
+function refuseOthers(request: Request, url: URL, settings: Settings): void {
+  if (request.method !== 'POST') throw new Refusal(405, 'method', 'Only POST is allowed here.', { allow: 'POST' })
+  refuseForeign(request, url, settings)
+}
+
+function done(setCookie: string): Response {
+  return new Response('{"ok":true}', { headers: { 'content-type': 'application/json', 'set-cookie': setCookie } })
 }

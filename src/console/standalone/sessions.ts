@@ -30,15 +30,19 @@ export class Sessions {
     if (until === undefined || until <= this.#now()) return undefined
     const session = randomBytes(32).toString('base64url')
     this.#sessions.set(hashed(session), this.#now() + SESSION_MS)
-    const secure = url.protocol === 'https:' ? '; Secure' : ''
-    return `${cookieName(url)}=${session}; Path=/; HttpOnly; SameSite=Strict; Max-Age=${SESSION_MS / 1_000}${secure}`
+    return cookie(url, cookieName(url), session, SESSION_MS / 1_000)
   }
 
   /** Whether a request has the cookie of a session. */
   has(request: Request): boolean {
-    const name = `${cookieName(new URL(request.url))}=`
-    const cookies = (request.headers.get('cookie') ?? '').split(';').map((each) => each.trim())
-    return cookies.some((each) => each.startsWith(name) && this.#isLive(each.slice(name.length)))
+    return cookiesOf(request, cookieName(new URL(request.url))).some((each) => this.#isLive(each))
+  }
+
+  /** Ends the session of a request. Returns the cookie that removes its own. */
+  ended(request: Request): string {
+    const url = new URL(request.url)
+    for (const session of cookiesOf(request, cookieName(url))) this.#sessions.delete(hashed(session))
+    return cookie(url, cookieName(url), '', 0)
   }
 
   #isLive(session: string): boolean {
@@ -52,8 +56,20 @@ export class Sessions {
 }
 
 /** Cookies do not know ports: two consoles on one machine need two names. */
-function cookieName({ protocol, port }: URL): string {
-  return protocol === 'https:' ? '__Host-hapax-console' : `hapax-console-${port || '80'}`
+export function cookieName({ protocol, port }: URL, what: string = 'console'): string {
+  return protocol === 'https:' ? `__Host-hapax-${what}` : `hapax-${what}-${port || '80'}`
+}
+
+/** A cookie that only this host gets, and no script. */
+export function cookie({ protocol }: URL, name: string, value: string, seconds: number): string {
+  const secure = protocol === 'https:' ? '; Secure' : ''
+  return `${name}=${value}; Path=/; HttpOnly; SameSite=Strict; Max-Age=${seconds}${secure}`
+}
+
+/** The values of the cookies of this name. */
+export function cookiesOf(request: Request, name: string): readonly string[] {
+  const cookies = (request.headers.get('cookie') ?? '').split(';').map((each) => each.trim())
+  return cookies.filter((each) => each.startsWith(`${name}=`)).map((each) => each.slice(name.length + 1))
 }
 
 export function hashed(text: string): string {

@@ -293,6 +293,7 @@ export function answers(text: Texts, rows = 8): ReadonlyMap<RegExp, (path: strin
     payloads: true,
     store: text('store', 'postgres'),
     version: '0.1.0',
+    signOut: 'password',
     pollMs: 2_000,
   }
   const keys: KeysView['keys'] = list((index) => ({
@@ -304,12 +305,27 @@ export function answers(text: Texts, rows = 8): ReadonlyMap<RegExp, (path: strin
     heldAt: at(index * MINUTE),
     waiting: index * 3,
   }))
-  const health: HealthView['findings'] = (['ok', 'warning', 'error'] as const).map((level) => ({
-    check: text('check', `${level} check`),
+  const finding = (level: 'ok' | 'warning' | 'error', check: string, message: string, advice: string) => ({
+    check: text('check', check),
     level,
-    message: text('finding', 'A transaction has been open for 12 minutes.'),
-    advice: text('advice', 'Look for the session in pg_stat_activity, and end it.'),
-  }))
+    message: text('finding', message),
+    advice: text('advice', advice),
+  })
+  const health: HealthView['findings'] = [
+    finding('ok', 'schema', 'every migration is applied', ''),
+    finding(
+      'warning',
+      'workers',
+      'the worker host-1 4711 cannot reach the destination of the relay default; it leaves its messages to others',
+      'Look at its log (relay-down), and at the network between it and the broker. It tries again by itself.',
+    ),
+    finding(
+      'error',
+      'long transactions',
+      '1 transaction has been open for more than 10 minutes',
+      'Look for the session in pg_stat_activity, and end it.',
+    ),
+  ]
   return new Map<RegExp, (path: string) => unknown>([
     [/^session$/, () => session],
     [/^overview$/, () => overview],

@@ -11,7 +11,7 @@ import { place } from '../state/router.ts'
 
 const ACTIONS = [
   ...['retry', 'edit', 'discard', 'note', 'release', 'republish', 'settle', 'begin', 'pause', 'resume', 'cancel'],
-  ...['add', 'change', 'remove', 'move', 'import', 'cleanup', 'purge', 'recount'],
+  ...['add', 'change', 'remove', 'move', 'import', 'cleanup', 'purge', 'recount', 'sign-in', 'sign-out', 'look'],
 ]
 
 const FILTERS: readonly Filter[] = [

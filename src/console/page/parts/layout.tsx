@@ -6,7 +6,7 @@ import { now, span } from '../state/format.ts'
 import { helpShown, KEYS, menuOpen, PAGES } from '../state/keys.ts'
 import { current, paused } from '../state/poll.ts'
 import { go, href, place } from '../state/router.ts'
-import { session } from '../state/session.ts'
+import { session, signOut } from '../state/session.ts'
 import { toggleTheme } from '../state/theme.ts'
 import { Dialog } from './dialog.tsx'
 import { Link } from './text.tsx'
@@ -151,6 +151,13 @@ function Navigation() {
             </a>
           </li>
         ))}
+        {session.value?.signOut == null ? null : (
+          <li class="sign-out">
+            <button type="button" class="quiet" onClick={signOut}>
+              Sign out
+            </button>
+          </li>
+        )}
       </ul>
     </nav>
   )

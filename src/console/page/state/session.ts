@@ -1,5 +1,6 @@
 import { computed, signal } from '@preact/signals'
 import type { Role, SessionView } from '../../api.ts'
+import { tell } from './actions.ts'
 import { asProblem, get, type Problem, post } from './api.ts'
 import { pollMs } from './poll.ts'
 
@@ -14,6 +15,22 @@ const rank = computed(() => {
   const known = session.value
   return known === undefined || known.readOnly ? 0 : RANKS[known.role]
 })
+
+/** How to enter again after signing out. */
+export const leftBy = signal<SessionView['signOut']>(null)
+
+/** Signs this browser out. */
+export async function signOut(): Promise<void> {
+  const way = session.peek()?.signOut ?? null
+  try {
+    await post('logout', {})
+    leftBy.value = way
+    refusal.value = undefined
+    session.value = undefined
+  } catch (error) {
+    tell(asProblem(error).message, 'wrong')
+  }
+}
 
 /** Whether buttons that need this role are shown. The server checks it again. */
 export function may(role: Role): boolean {

@@ -1,0 +1,54 @@
+// Who entered, and who was shown the payload of which message, in the audit. A database that does not answer, or takes no writes, must not
+// keep people from looking: then this is reported instead.
+
+import type { By, Visit } from '../admin/index.ts'
+import { HapaxError, systemClock, within } from '../base/index.ts'
+import type { AuditSubject } from '../contracts/index.ts'
+import type { ConsoleHapax } from './hapax.ts'
+
+/** How long an entry may take. */
+const LIMIT_MS = 2_000
+/** A page asks again and again: it counts as one look. */
+const LOOK_MS = 3_600_000
+/** How many looks are remembered. */
+const REMEMBERED = 1_000
+
+/** Writes visits to the audit. */
+export class Trail {
+  readonly #hapax: Pick<ConsoleHapax, 'audit'>
+  readonly #report: (error: unknown) => void
+  /** When each person looked at each message. */
+  readonly #looks = new Map<string, number>()
+
+  constructor(hapax: Pick<ConsoleHapax, 'audit'>, report: (error: unknown) => void) {
+    this.#hapax = hapax
+    this.#report = report
+  }
+
+  /** Never rejects. */
+  async record(visit: Visit, by: By, about: AuditSubject = {}): Promise<void> {
+    const writing = this.#hapax.audit.record(visit, by, about)
+    const late = (): never => {
+      writing.catch(() => {})
+      throw new HapaxError('busy', `the audit could not be written within ${LIMIT_MS} ms`)
+    }
+    try {
+      await within(systemClock, LIMIT_MS, writing, late, 'awake')
+    } catch (error) {
+      this.#report(error)
+    }
+  }
+
+  /** Somebody is about to be shown the payload of a message. */
+  async look(actor: string, about: AuditSubject): Promise<void> {
+    const key = JSON.stringify([actor, about])
+    const now = performance.now()
+    const last = this.#looks.get(key)
+    if (last !== undefined && now - last < LOOK_MS) return
+    this.#looks.delete(key)
+    this.#looks.set(key, now)
+    const [oldest] = this.#looks.keys()
+    if (this.#looks.size > REMEMBERED && oldest !== undefined) this.#looks.delete(oldest)
+    await this.record('look', { actor }, about)
+  }
+}
