@@ -51,7 +51,8 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
   readonly #recorder: Recorder<Tx>
   readonly #taker: Taker<Tx>
   readonly #inbox: StoredWork
-  readonly #leased: boolean
+  /** Whether its handlers run under leases, without a transaction. */
+  readonly leased: boolean
   readonly #turns: Turns
   readonly #groups: GroupSize
   readonly #keys: Keys<Tx>
@@ -74,10 +75,10 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     this.#policy = { missingId, maxAgeMs, maxBytes: engine.maxBytes, clock: engine.clock, ...this.#keyPolicy() }
     this.#turns = new Turns(name)
     this.#recorder = new Recorder(engine, name, this.#settings, this.#registry)
-    this.#leased = leased !== undefined
+    this.leased = leased !== undefined
     // What runs under a lease shares no transaction.
     const { mostShared } = engine.store.features
-    this.#groups = new GroupSize(this.#leased ? 1 : this.#settings.groupSize, mostShared)
+    this.#groups = new GroupSize(this.leased ? 1 : this.#settings.groupSize, mostShared)
     const [settings, recorder, registry, groups] = [this.#settings, this.#recorder, this.#registry, this.#groups]
     this.#keys = new Keys(engine, name, settings, registry)
     const parts = { engine, consumer: name, settings, recorder, registry, groups, keys: this.#keys }
@@ -321,7 +322,7 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
   ): Prepared<Tx> | Promise<Prepared<Tx>> {
     if (receive === 'store') return 'store'
     // A redelivery may be a message that ended its process. The inbox counts starts, and stops such a message after a few.
-    if (this.#leased || (redelivered && this.#settings.onError === 'store')) return 'work'
+    if (this.leased || (redelivered && this.#settings.onError === 'store')) return 'work'
     const refuse = (error: unknown): Promise<Outcome> => this.#refuse(stored, asError(error))
     try {
       const job = prepareJob(handler, stored, 1)

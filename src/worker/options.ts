@@ -206,25 +206,45 @@ function relaysOf<Tx>(
   return all
 }
 
-/** How many transactions each consumer may run at once, so that the pool suffices for all of them and for heartbeats. */
+/**
+ * How many messages each consumer may handle at once, so that the pool suffices for all of them and for heartbeats. Leased handlers hold
+ * no connection during their calls: all leased consumers together count as one that takes what the others leave.
+ */
 export function shareOut<Tx>(
   consumers: readonly ConsumerCore<Tx>[],
   pool: StoreFeatures['pool'],
 ): ReadonlyMap<ConsumerCore<Tx>, number> {
-  const open = consumers.filter((consumer) => consumer.concurrency === undefined)
-  const wanted = consumers.reduce((sum, consumer) => sum + (consumer.concurrency ?? 1), 0)
+  const holding = consumers.filter((consumer) => !consumer.leased)
+  const leased = consumers.length > holding.length ? 1 : 0
+  const handlers = holding.reduce((sum, consumer) => sum + (consumer.concurrency ?? 1), 0)
   const most = pool === undefined ? Number.POSITIVE_INFINITY : pool.max - pool.control
-  if (pool !== undefined && wanted > most) {
-    const kept = pool.control > 0 ? ` and ${pool.control} for heartbeats` : ''
-    throw new HapaxError(
-      'pool-too-small',
-      `expected a pool of at least ${wanted + pool.control} connections (${wanted} for handlers${kept}), got ${pool.max}: ` +
-        'enlarge the pool, or lower the concurrency of the consumers',
-      { fields: { needed: wanted + pool.control, max: pool.max } },
-    )
-  }
-  const each = Math.min(CONCURRENCY, 1 + Math.floor((most - wanted) / Math.max(1, open.length)))
-  return new Map(consumers.map((consumer) => [consumer, consumer.concurrency ?? each]))
+  if (pool !== undefined && handlers + leased > most) throw poolTooSmall({ handlers, leased, pool })
+  const open = holding.filter((consumer) => consumer.concurrency === undefined).length + leased
+  const each = Math.min(CONCURRENCY, 1 + Math.floor((most - handlers - leased) / Math.max(1, open)))
+  return new Map(
+    consumers.map((consumer) => [consumer, consumer.concurrency ?? (consumer.leased ? CONCURRENCY : each)]),
+  )
+}
+
+interface PoolNeeds {
+  readonly handlers: number
+  readonly leased: number
+  readonly pool: NonNullable<StoreFeatures['pool']>
+}
+
+function poolTooSmall({ handlers, leased, pool }: PoolNeeds): HapaxError {
+  const needed = handlers + leased + pool.control
+  const parts = [
+    ...(handlers > 0 ? [`${handlers} for handlers`] : []),
+    ...(leased > 0 ? [`${leased} for leased consumers`] : []),
+    ...(pool.control > 0 ? [`${pool.control} for heartbeats`] : []),
+  ]
+  return new HapaxError(
+    'pool-too-small',
+    `expected a pool of at least ${needed} connections (${parts.join(', ')}), got ${pool.max}: ` +
+      'enlarge the pool, or lower the concurrency of the consumers',
+    { fields: { needed, max: pool.max } },
+  )
 }
 
 /** Refuses order from a subscription that cannot give it, and receipts that would be deleted before the last redelivery. */

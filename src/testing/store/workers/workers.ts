@@ -2,9 +2,11 @@ import assert from 'node:assert/strict'
 import { ALL_LANES, messageKey } from '../../../message/index.ts'
 import { atEachLevel, type Case, parallelOnly } from '../case.ts'
 import { lossy } from '../doubles.ts'
-import { AT_ONCE, assertOutcome, assertRejects, gate, Ping, Pong, type World } from '../world.ts'
+import { AT_ONCE, assertOutcome, assertRejects, gate, Ping, Pong, ping, statuses, type World } from '../world.ts'
 
 const IDS = Array.from({ length: 20 }, (_, index) => `m${index}`)
+/** The leased consumers of a service that calls many providers. */
+const PROVIDERS = Array.from({ length: 13 }, (_, index) => `provider${index}`)
 const OPTIONS = { lockTimeoutMs: 20_000, idleTimeoutMs: 60_000 }
 
 /** The seq of one message in the inbox. */
@@ -260,6 +262,30 @@ const once: readonly Case[] = [
     run: async (world) => {
       const reader = world.reader(undefined, { concurrency: 1_000 })
       await assertRejects(world.worker(reader), 'pool-too-small')
+    },
+  },
+  {
+    name: 'K9: leased handlers hold no connection during their calls: 13 of them and a transaction share a pool of four',
+    open: { connections: 4 },
+    run: async (world) => {
+      const hapax = world.hapax()
+      const { consumer: billing } = world.reader(undefined, { hapax })
+      const all = gate()
+      let calling = 0
+      const leased = PROVIDERS.map((name) =>
+        hapax.leased(name).on(Ping, (_, ctx) =>
+          ctx.effect('send', async () => {
+            calling += 1
+            if (calling === PROVIDERS.length) all.open()
+            await all.passed
+          }),
+        ),
+      )
+      const worker = await world.worker({ hapax }, { consume: [billing, ...leased] })
+      const outcomes = await Promise.all([billing, ...leased].map((consumer) => consumer.handle(ping('a'))))
+      assert.deepEqual(new Set(statuses(outcomes)), new Set(['processed']))
+      await worker.drain()
+      await world.assertEffects(['a'])
     },
   },
   {
