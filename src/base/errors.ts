@@ -164,6 +164,15 @@ export function messageOf(error: Error): string {
   return shown(field(error, 'message'), MAX_MESSAGE)
 }
 
+/** Why something failed. If a name has several addresses and all refuse, Node.js throws an AggregateError with an empty message. */
+export function reasonOf(thrown: unknown): string {
+  const error = asError(thrown)
+  const message = field(error, 'message')
+  if (typeof message === 'string' && message !== '') return message
+  if (error instanceof AggregateError) return [...new Set(error.errors.map(reasonOf))].join(', ')
+  return String(field(error, 'code') ?? error.name)
+}
+
 /** An error as it is stored: name, code and message of the whole cause chain, without credentials, capped. */
 export interface ErrorRecord {
   readonly name: string

@@ -21,6 +21,7 @@ export {
   Permanent,
   present,
   RetryAfter,
+  reasonOf,
   recordError,
   transactionClosed,
   unstorable,

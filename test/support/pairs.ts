@@ -1,4 +1,4 @@
-import type { Store } from 'hapax'
+import { createHapax, isHapaxError, type Store, silentLogger } from 'hapax'
 import type { Connection, ConnectionSource, SqlDatabase } from 'hapax/contracts'
 import { mysql } from 'hapax/mysql'
 import { postgres } from 'hapax/postgres'
@@ -7,7 +7,9 @@ import type { HarnessFeatures, StoreHarness } from 'hapax/testing'
 import { describe, expect, it, onTestFinished, type RunnerTestSuite } from 'vitest'
 import type { Client } from '../../src/conformance/stores/sql-business.ts'
 import type { Application, Target, Way } from '../../src/conformance/stores/way.ts'
+import { until } from '../../src/testing/wait.ts'
 import { seenWithoutAutocommit } from './autocommit.ts'
+import type { DurableStore } from './databases.ts'
 import { isMariadb, mysqlHarness } from './mysql-harness.ts'
 import { postgresHarness } from './postgres-harness.ts'
 import { roundTripsOf } from './round-trips.ts'
@@ -16,6 +18,7 @@ import { requireServer, testStores } from './servers.ts'
 import { sqliteHarness } from './sqlite-harness.ts'
 import { connectionTopics, runStoreCases } from './store-suite.ts'
 import { rowOf, rows, writePair } from './support-table.ts'
+import { TcpProxy } from './tcp-proxy.ts'
 
 /** An ORM, or a driver by itself, on one of its databases. */
 export interface Pair<Tx, Own = Tx> {
@@ -75,6 +78,16 @@ export async function runPair<Tx, Own = Tx>(pair: Pair<Tx, Own>): Promise<void> 
         expect(await seenWithoutAutocommit(way, last as Target)).toBe(1)
       },
     )
+    // The pool of `mariadb` waits for a minute, and its error names no address.
+    it.runIf(database !== 'sqlite' && driver !== 'mariadb')(
+      'E8: an outage is named by the error of the link, not by the statement that met it',
+      async () => {
+        const opened = await harness.open({ migrated: true, connections: 1 })
+        onTestFinished(() => opened.close())
+        const messages = await messagesOfOutage(way, last as Target, database as DurableStore)
+        for (const message of messages) expect(message).not.toMatch(/select|insert|query|invocation/i)
+      },
+    )
     runStoreCases(harness, (cases) =>
       inThisRun(
         cases.filter(
@@ -93,6 +106,37 @@ export async function runPair<Tx, Own = Tx>(pair: Pair<Tx, Own>): Promise<void> 
       expect(rows()).toContain(row)
     })
   })
+}
+
+/** What calls reject with while the database is away, until one of them has its address. */
+async function messagesOfOutage<Tx, Own>(
+  way: Way<Tx, Own>,
+  target: Target,
+  database: DurableStore,
+): Promise<readonly string[]> {
+  await using proxy = await TcpProxy.open(database, target.url)
+  const { store, close } = await way.open({ ...target, url: proxy.url })
+  const address = new URL(proxy.url).host
+  const hapax = createHapax({ store, source: '/outage', logger: silentLogger })
+  const messages: string[] = []
+  try {
+    await hapax.failed.list()
+    await proxy.refuse()
+    const call = async (): Promise<boolean> => {
+      const failure = await hapax.failed.list().then(
+        () => new Error('the database is there'),
+        (error: unknown) => error,
+      )
+      if (!isHapaxError(failure, 'store-unavailable')) throw failure
+      messages.push(failure.message)
+      return failure.message.includes(address)
+    }
+    await until(call, () => `a message has ${address}: ${messages.slice(0, 5).join('; ')}`)
+  } finally {
+    await hapax.close()
+    await close().catch(() => {})
+  }
+  return messages
 }
 
 /** Whether the cases of a pair were run, and none of them has failed. */

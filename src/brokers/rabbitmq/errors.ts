@@ -1,4 +1,4 @@
-import { asError, fieldOf, HapaxError, unreached } from '../../base/index.ts'
+import { asError, fieldOf, HapaxError, reasonOf, unreached } from '../../base/index.ts'
 
 /** The reason that the server gives when it closes a channel or a connection. */
 export interface ServerClose {
@@ -68,10 +68,4 @@ const CODES: ReadonlyMap<number, 'broker-refused' | 'topology-mismatch'> = new M
 /** The code for an error without a reply code: refused if the virtual host was, else unavailable. */
 function codeOf(error: unknown): 'broker-refused' | 'broker-unavailable' {
   return asError(error).message.includes('got <ConnectionClose') ? 'broker-refused' : 'broker-unavailable'
-}
-
-/** If a name has several addresses and all refuse, Node.js throws an AggregateError with an empty message. */
-function reasonOf(error: unknown): string {
-  if (error instanceof AggregateError) return error.errors.map(reasonOf).join(', ')
-  return asError(error).message
 }

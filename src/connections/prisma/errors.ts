@@ -8,8 +8,11 @@ export function asOfDriver(database: SqlDatabase, error: unknown): unknown {
   const cause = causeOf(error)
   const kind = fieldOf(cause, 'kind')
   if (typeof kind !== 'string') return error
-  const message = fieldOf(cause, 'originalMessage') ?? fieldOf(cause, 'message') ?? fieldOf(error, 'message')
-  return Object.assign(new Error(String(message), { cause: error }), CODES[database](cause, kind))
+  const message = fieldOf(cause, 'originalMessage') ?? fieldOf(cause, 'message') ?? ofLink(cause, kind)
+  return Object.assign(
+    new Error(String(message ?? fieldOf(error, 'message')), { cause: error }),
+    CODES[database](cause, kind),
+  )
 }
 
 /** What the adapter says about an error: Prisma's errors have it with them, except those of COMMIT, which are the adapter's own. */
@@ -23,6 +26,13 @@ const OF_LINK: Readonly<Record<string, string>> = {
   DatabaseNotReachable: 'ECONNREFUSED',
   ConnectionClosed: 'ECONNRESET',
   SocketTimeout: 'ETIMEDOUT',
+}
+
+/** Prisma's own message has the whole statement. */
+function ofLink(cause: unknown, kind: string): string | undefined {
+  if (OF_LINK[kind] === undefined) return undefined
+  const host = fieldOf(cause, 'host')
+  return host === undefined ? kind : `Can't reach database server at ${host}:${fieldOf(cause, 'port')} (${kind})`
 }
 
 /** Numbers that `mariadb` gives to what takes too long: to connect, to answer, and to become free in the pool. */

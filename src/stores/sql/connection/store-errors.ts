@@ -1,7 +1,7 @@
-import { HapaxError, type Interrupt, isHapaxError, redact, unstorable } from '../../../base/index.ts'
+import { fieldOf, HapaxError, type Interrupt, isHapaxError, reasonOf, redact, unstorable } from '../../../base/index.ts'
 import type { ErrorClass } from '../../../contracts/index.ts'
 import type { Dialect } from '../dialect/dialect.ts'
-import { doomed, fieldsOf, NotSent } from './driver.ts'
+import { causesOf, doomed, NotSent } from './driver.ts'
 
 /** How far a transaction has come. */
 export type Phase = 'opening' | 'body' | 'committing'
@@ -97,15 +97,25 @@ export class StoreErrors {
     return this.inside(error)
   }
 
+  /** The error of the link itself: an ORM wraps it into one that shows its statement. */
+  #ofLink(error: unknown): unknown {
+    for (const each of causesOf(error)) if (this.#dialect.classify(alone(each)) === 'lost') return each
+    return error
+  }
+
   /** What is to be said of an error that is not about the transaction. */
   #unavailable(error: unknown, kind: ErrorClass): unknown {
     if (kind === 'no-schema') return schemaMissing(error)
     if (kind === 'refused') return unstorable(error)
     if (kind !== 'lost' || error instanceof HapaxError) return error
-    const { message, code }: { message?: unknown; code?: unknown } = fieldsOf(error)
-    const what = `${this.#dialect.name} could not be reached: ${redact(String(message || code))}`
+    const what = `${this.#dialect.name} could not be reached: ${redact(reasonOf(this.#ofLink(error)))}`
     return new HapaxError('store-unavailable', what, { cause: error })
   }
+}
+
+/** An error without those that it wraps. */
+function alone(error: object): object {
+  return { ...error, message: fieldOf(error, 'message'), cause: undefined, parent: undefined, driverError: undefined }
 }
 
 /** The error of a database that was not migrated. */
