@@ -7,10 +7,10 @@ const OrderPlaced = defineMessage<{ orderId: string }>('order.placed')
 const hapax = createHapax({ store: sqlite({ path: 'shop.db' }), source: '/shop' })
 await hapax.migrate()
 
-// What a health page can show: why the broker of a relay is unreachable, until it confirms a message again.
+// What a health page can show: why the broker of a relay is unreachable, until it answers again.
 const down = new Map<string, string>()
 hapax.events.on('relay-down', ({ relay, error }) => down.set(relay, error.message))
-hapax.events.on('relayed', ({ relay }) => down.delete(relay))
+hapax.events.on('relay-up', ({ relay }) => down.delete(relay))
 
 const unreachable = rabbitmq({ url: 'amqp://127.0.0.1:1' })
 const worker = hapax.worker({ relay: unreachable.exchange('shop') })

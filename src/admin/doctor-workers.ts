@@ -35,7 +35,7 @@ export function workerFindings(status: StoreStatus, subscriptions: readonly Subs
       ...dead,
       ok(`${live.length} alive`),
       ...live.filter(({ serves }) => serves.stuck).map(stuckFinding),
-      ...live.flatMap(missingFindings),
+      ...live.flatMap(failingFindings),
       ...[...names].sort().flatMap((name) => consumerFindings(name, status, subscriptions, live)),
       ...relays.flatMap((relay) => relayFindings(relay, live)),
     ]
@@ -129,11 +129,11 @@ function deadFinding({ name, silentMs, inHand }: StoreStatus['workers'][number])
 }
 
 /** Relays whose destination one worker cannot reach, although others may. */
-function missingFindings({ name, serves }: Live): readonly Finding[] {
-  return serves.missing.map((relay) => ({
+function failingFindings({ name, serves }: Live): readonly Finding[] {
+  return [...serves.failing].map(([relay, reason]) => ({
     check: 'workers',
     level: 'warning',
-    message: `the worker ${name} cannot reach the destination of the relay ${relay}; it leaves its messages to others`,
+    message: `the worker ${name} cannot reach the destination of the relay ${relay}: ${reason}`,
     advice: 'Look at its log (relay-down), and at the network between it and the broker. It tries again by itself.',
   }))
 }

@@ -86,9 +86,11 @@ export class Messages {
     const handling = serving.filter(
       ({ consumers }) => from === 'outbox' || isHandled(consumers.get(row.scope), row.type),
     )
+    const failures = from === 'inbox' ? [] : serving.flatMap(({ failing }) => failing.get(row.scope) ?? [])
+    const workers = serving.length - failures.length
     return whyOf({
       ...{ now: status.at, row, ahead: stillAhead(ahead), pause: pauseOf(status.paused, row) },
-      ...{ workers: serving.length, handlers: handling.length },
+      ...{ workers, handlers: handling.length, unreached: workers === 0 ? failures[0] : undefined },
     })
   }
 

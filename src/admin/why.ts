@@ -12,8 +12,10 @@ export interface WaitingFacts {
   readonly ahead: Ahead | undefined
   /** Its consumer, or relay, is paused. */
   readonly pause: Pause | undefined
-  /** How many live workers serve its consumer or relay, and how many of them know its type. */
+  /** How many live workers serve its consumer or relay and can work, and how many of them know its type. */
   readonly workers: number
+  /** Why none of the live workers of its relay reaches the broker, if that is so. */
+  readonly unreached: string | undefined
   readonly handlers: number
 }
 
@@ -28,6 +30,7 @@ function sentenceOf(facts: WaitingFacts): string {
   if (row.state === 'leased') return leased(facts)
   if (facts.pause !== undefined) return paused(facts, facts.pause)
   if (ahead?.first.state === 'held') return behind(facts, ahead)
+  if (facts.unreached !== undefined) return unreached(row.scope, facts.unreached)
   if (facts.workers === 0) return `No live worker serves ${placeOf(row)}: it waits until one is started.`
   if (facts.handlers === 0) {
     return `No live worker of ${placeOf(row)} has a handler for the type ${row.type}: it waits for one that does.`
@@ -48,6 +51,10 @@ function leased({ row, now }: WaitingFacts): string {
 function paused({ row, now }: WaitingFacts, { actor, at, note }: Pause): string {
   const reason = note === null ? '' : ` (${short(note)})`
   return `${capital(placeOf(row))} was paused by ${actor} ${ago(at, now)}${reason}: it waits until ${row.origin === 'inbox' ? 'the consumer' : 'the relay'} is resumed.`
+}
+
+function unreached(relay: string, reason: string): string {
+  return `No live worker of the relay ${relay} reaches its broker (${short(reason)}): it waits until one does.`
 }
 
 function behind({ row, now }: WaitingFacts, { count, first }: Ahead): string {

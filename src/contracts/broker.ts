@@ -55,6 +55,11 @@ export interface Destination {
    * returns. Never throws. When the signal aborts, those without an answer settle as unavailable.
    */
   publish(messages: readonly OutgoingMessage[], signal: AbortSignal, settle: Settle): void
+  /**
+   * Resolves when the broker answers, and sends nothing; rejects if it does not. After an outage a relay with nothing to send calls it.
+   * @default the relay is down until a message is confirmed
+   */
+  reach?(): Promise<void>
   /** Closes what it opened itself. */
   close(): Promise<void>
 }

@@ -1,5 +1,5 @@
 import type { Clock, Logger, Outages, Random } from '../base/index.ts'
-import { asError, isHapaxError, workerName } from '../base/index.ts'
+import { asError, isHapaxError, messageOf, workerName } from '../base/index.ts'
 import type { Peer, StoreWorkers, WorkerRow } from '../contracts/index.ts'
 import { lanesOf, nextLanesOf, ownerOf } from '../message/index.ts'
 
@@ -16,6 +16,8 @@ export interface Serves {
   readonly stuck: boolean
   /** Relays whose destination it cannot reach: other workers take their messages, if there are any. */
   readonly missing: readonly string[]
+  /** Why the relays that could not send the last time could not. */
+  readonly failing: ReadonlyMap<string, string>
   /** Somebody listens to samples of the database there. */
   readonly samples: boolean
 }
@@ -28,7 +30,7 @@ export interface MembershipOptions {
   readonly logger: Logger
   /** Learns from heartbeats whether the store is there: a worker whose places are all taken does nothing else. */
   readonly outages: Pick<Outages, 'during'>
-  readonly serves: Omit<Serves, 'stuck' | 'missing'>
+  readonly serves: Omit<Serves, 'stuck' | 'missing' | 'failing'>
   /** The time within which other workers take over when this one dies. */
   readonly takeoverMs: number
   /** What the worker has in hand, for the heartbeat. */
@@ -59,6 +61,7 @@ export class Membership {
   #state: 'new' | 'joined' | 'left' = 'new'
   #stuck = false
   readonly #missing = new Set<string>()
+  readonly #failing = new Map<string, string>()
   readonly #namesakes = new Set<string>()
   /** What our row says, to notice a change. */
   #told = ''
@@ -124,6 +127,13 @@ export class Membership {
   async reaches(relay: string, reached: boolean): Promise<void> {
     if (reached) this.#missing.delete(relay)
     else this.#missing.add(relay)
+    await this.#inTurn()
+  }
+
+  /** Tells the others, and people, that a relay does not reach its destination and why; or, undefined, that it does again. */
+  async failing(relay: string, error: Error | undefined): Promise<void> {
+    if (error === undefined) this.#failing.delete(relay)
+    else this.#failing.set(relay, messageOf(error).slice(0, MAX_REASON).toWellFormed())
     await this.#inTurn()
   }
 
@@ -214,7 +224,8 @@ export class Membership {
 
   #serves(): Serves {
     const { source, consumers, relays, retention, samples } = this.#options.serves
-    return { source, consumers, relays, retention, stuck: this.#stuck, missing: [...this.#missing], samples }
+    const unable = { stuck: this.#stuck, missing: [...this.#missing], failing: new Map(this.#failing) }
+    return { source, consumers, relays, retention, samples, ...unable }
   }
 
   async #hello(): Promise<void> {
@@ -333,6 +344,8 @@ export class Membership {
 
 /** Slightly longer than a store takes to be sure. */
 const DOUBT_MS = 600
+/** How much of an error the row of a worker has. */
+const MAX_REASON = 300
 
 /** Says that applications of these sources serve a consumer of one name. */
 export function namesakeText(consumer: string, sources: readonly string[]): string {
@@ -343,18 +356,26 @@ export function namesakeText(consumer: string, sources: readonly string[]): stri
 }
 
 /** What a worker serves, as its row says it. */
-function servesText({ source, consumers, relays, retention, stuck, missing, samples }: Serves): string {
+function servesText({ source, consumers, relays, retention, stuck, missing, failing, samples }: Serves): string {
   // JSON has no Infinity.
   const kept = Object.fromEntries([...retention].map(([name, ms]) => [name, Number.isFinite(ms) ? ms : 'forever']))
   const unable = { ...(stuck && { stuck }), ...(missing.length > 0 && { missing }), ...(samples && { samples }) }
-  return JSON.stringify({ source, consumers: Object.fromEntries(consumers), relays, retention: kept, ...unable })
+  const why = failing.size > 0 && { failing: Object.fromEntries(failing) }
+  return JSON.stringify({
+    source,
+    consumers: Object.fromEntries(consumers),
+    relays,
+    retention: kept,
+    ...unable,
+    ...why,
+  })
 }
 
 /** Reads what a worker serves from its row. Another version may have written something else, so that nothing is assumed. */
 export function servesOf({ serves }: Pick<WorkerRow, 'serves'>): Serves {
   try {
     const said: { [Name in keyof Serves]?: unknown } = JSON.parse(serves)
-    const { source, consumers, relays, retention, stuck, missing, samples } = said
+    const { source, consumers, relays, retention, stuck, missing, failing, samples } = said
     return {
       source: typeof source === 'string' ? source : undefined,
       consumers: typesOf(consumers),
@@ -362,12 +383,18 @@ export function servesOf({ serves }: Pick<WorkerRow, 'serves'>): Serves {
       retention: retentionOf(retention),
       stuck: stuck === true,
       missing: namesOf(missing),
+      failing: textsOf(failing),
       samples: samples === true,
     }
   } catch {
     const nothing = { source: undefined, consumers: new Map(), relays: [], retention: new Map() }
-    return { ...nothing, stuck: false, missing: [], samples: false }
+    return { ...nothing, stuck: false, missing: [], failing: new Map(), samples: false }
   }
+}
+
+function textsOf(value: unknown): ReadonlyMap<string, string> {
+  const texts = Object.entries(typeof value === 'object' && value !== null ? value : {})
+  return new Map(texts.filter((each): each is [string, string] => typeof each[1] === 'string'))
 }
 
 function namesOf(value: unknown): readonly string[] {

@@ -118,7 +118,7 @@ export function workerSettings<Tx>(engine: Engine<Tx>, options: WorkerOptions<Tx
 export function servesHere<Tx>(
   { source, events }: Pick<Engine<Tx>, 'source' | 'events'>,
   { consumers, relays }: Pick<WorkerSettings<Tx>, 'consumers' | 'relays'>,
-): Omit<Serves, 'stuck' | 'missing'> {
+): Omit<Serves, 'stuck' | 'missing' | 'failing'> {
   return {
     source,
     get consumers() {

@@ -27,7 +27,7 @@ const PAUSE = {
 type Given = Partial<Omit<WaitingFacts, 'row'>> & { readonly row?: Partial<WaitingMessage> }
 
 function why({ row, ...facts }: Given): string {
-  const known = { now: NOW, ahead: undefined, pause: undefined, workers: 2, handlers: 2 }
+  const known = { now: NOW, ahead: undefined, pause: undefined, workers: 2, handlers: 2, unreached: undefined }
   return whyOf({ ...known, ...facts, row: { ...ROW, ...row } })
 }
 
@@ -54,6 +54,11 @@ describe('why a message waits', () => {
     ],
     ['delayed', { row: { dueAt: at(2 * HOUR) } }, 'It is not due before 2026-03-04 05:00:00 UTC, in 2 hours.'],
     ['retrying', { row: RETRYING }, 'Attempt 2 failed (Error: no answer); the next one is due in 2 minutes.'],
+    [
+      'a relay that reaches no broker',
+      { row: { ...OUT, dueAt: at(-5 * MINUTE) }, workers: 0, unreached: 'connect ECONNREFUSED 10.0.0.1:5672' },
+      'No live worker of the relay default reaches its broker (connect ECONNREFUSED 10.0.0.1:5672): it waits until one does.',
+    ],
     [
       'a relay that is down',
       { row: { ...OUT, error: ERROR, dueAt: at(10 * SECOND) } },

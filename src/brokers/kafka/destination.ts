@@ -2,7 +2,7 @@ import { asError, HapaxError, systemClock, systemRandom, within } from '../../ba
 import type { Address, Destination, Settle } from '../../contracts/index.ts'
 import type { OutgoingMessage } from '../../message/index.ts'
 import type { Encoder } from '../kit/index.ts'
-import type { KafkaProducer } from './client.ts'
+import type { KafkaMetadata, KafkaProducer } from './client.ts'
 import { brokerError, INVALID, TOO_LARGE } from './errors.ts'
 import { closeClient, listen } from './link.ts'
 import { partitionOf } from './partitioner.ts'
@@ -69,6 +69,17 @@ export class KafkaDestination implements Destination {
     }
   }
 
+  async reach(): Promise<void> {
+    const { topic, at, publishTimeoutMs } = this.#settings
+    try {
+      await within(systemClock, publishTimeoutMs, this.#metadata(), () => this.#late())
+    } catch (error) {
+      // The next one knows nothing of the brokers that this one had found.
+      if (!this.#busy) await this.#drop()
+      throw brokerError(`the topic ${topic} cannot be reached at ${at}`, error)
+    }
+  }
+
   async close(): Promise<void> {
     this.#closed = true
     this.#fail([...this.#queue, ...this.#sending], new HapaxError('closed', `${this.name} is closed`))
@@ -111,13 +122,10 @@ export class KafkaDestination implements Destination {
 
   /** Sends the next batches and settles their messages. */
   async #sendNext(): Promise<void> {
-    const { publishTimeoutMs, at } = this.#settings
+    const { publishTimeoutMs } = this.#settings
     const chunks = new Map<number, Chunk>()
     try {
-      await within(systemClock, publishTimeoutMs, this.#send(chunks), () => {
-        const what = `${this.name} at ${at} has not answered within ${publishTimeoutMs} ms; is it Kafka that listens there?`
-        throw new HapaxError('broker-timeout', what)
-      })
+      await within(systemClock, publishTimeoutMs, this.#send(chunks), () => this.#late())
       for (const { pending } of chunks.values()) for (const each of pending) each.confirm()
     } catch (error) {
       this.#failed(chunks, error)
@@ -125,6 +133,16 @@ export class KafkaDestination implements Destination {
       this.#sending = []
       this.#sends += 1
     }
+  }
+
+  #late(): never {
+    const { publishTimeoutMs, at } = this.#settings
+    const what = `${this.name} at ${at} has not answered within ${publishTimeoutMs} ms; is it Kafka that listens there?`
+    throw new HapaxError('broker-timeout', what)
+  }
+
+  async #metadata(): Promise<KafkaMetadata> {
+    return (await this.#open()).metadata({ topics: [this.#settings.topic] })
   }
 
   /** Settles a failed send. If the broker could not be reached, the waiting messages fail as well. */

@@ -33,6 +33,10 @@ export class MemoryDestination implements Destination {
     for (const [index, answer] of answers.entries()) settle(index, answer)
   }
 
+  async reach(): Promise<void> {
+    if (this.#closed) throw new HapaxError('broker-unavailable', `${this.name} is closed`)
+  }
+
   /** Adds what can be sent to `arrivals`. Behind a message that cannot, those of its key wait. */
   #encode(messages: readonly OutgoingMessage[], arrivals: Arrival[]): readonly Confirmation[] {
     const held = new Set<string>()

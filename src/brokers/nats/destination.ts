@@ -48,6 +48,14 @@ export class NatsDestination implements Destination {
     }
   }
 
+  async reach(): Promise<void> {
+    const { link } = await this.#open()
+    const { timeoutMs } = this.#settings
+    // The client leaves a flush without an end when the connection is lost.
+    await within(systemClock, timeoutMs, link.connection.flush(), () => this.#giveUp(link))
+    if (link.lost.aborted) throw link.lost.reason
+  }
+
   async close(): Promise<void> {
     this.#closed = true
     for (const call of this.#calls) call.end(unavailable(this.#closedError()))
@@ -71,10 +79,12 @@ export class NatsDestination implements Destination {
 
   /** A server that does not reach the leader of the stream says nothing. Another link may find one that does. */
   #await(call: Call, link: Link): void {
-    const { timeoutMs } = this.#settings
-    call.cancel = systemClock.after(timeoutMs, () => {
-      link.giveUp(new HapaxError('broker-timeout', `${this.name} did not confirm within ${timeoutMs} ms`))
-    })
+    call.cancel = systemClock.after(this.#settings.timeoutMs, () => this.#giveUp(link))
+  }
+
+  #giveUp(link: Link): void {
+    const what = `${this.name} did not answer within ${this.#settings.timeoutMs} ms`
+    link.giveUp(new HapaxError('broker-timeout', what))
   }
 
   /** All messages wait for the same promise, so they are sent in the order in which they came. */

@@ -41,7 +41,7 @@ export class RabbitmqDestination implements Destination {
   publish(messages: readonly OutgoingMessage[], signal: AbortSignal, settle: Settle): void {
     const answers = answersFor(messages, this.#settings.encoder, signal, settle)
     if (this.#closing !== undefined) {
-      const error = new HapaxError('broker-unavailable', `${this.name} was closed`)
+      const error = this.#closedError()
       for (const answer of answers) answer.settle({ status: 'unavailable', error })
     } else {
       this.#acquire()
@@ -49,9 +49,19 @@ export class RabbitmqDestination implements Destination {
     }
   }
 
+  reach(): Promise<void> {
+    if (this.#closing !== undefined) return Promise.reject(this.#closedError())
+    this.#acquire()
+    return this.#main.reach()
+  }
+
   close(): Promise<void> {
     this.#closing ??= this.#close()
     return this.#closing
+  }
+
+  #closedError(): HapaxError {
+    return new HapaxError('broker-unavailable', `${this.name} was closed`)
   }
 
   #acquire(): void {
@@ -139,6 +149,10 @@ class Outlet {
   send(answers: readonly Answer[]): void {
     if (this.#sender?.isOpen) this.#sender.send(answers)
     else void this.#sendLater(answers)
+  }
+
+  async reach(): Promise<void> {
+    if (!this.#sender?.isOpen) await this.#opened()
   }
 
   /** False: the server no longer responds. */

@@ -53,6 +53,10 @@ export class RedisStreamsDestination implements Destination {
       .finally(() => signal.removeEventListener('abort', abort))
   }
 
+  async reach(): Promise<void> {
+    await (await this.#link()).call(['PING'])
+  }
+
   async close(): Promise<void> {
     this.#closed = true
     this.#current?.close()

@@ -35,6 +35,35 @@ export const interruptions: readonly Case[] = [
     },
   },
   {
+    name: 'a destination tells whether its broker answers, without a message',
+    needs: ['cutting links'],
+    run: async (world) => {
+      const destination = world.destination()
+      await world.listen('billing')
+      const reach = (): Promise<void> => destination.reach?.() ?? assert.fail('it cannot be asked')
+      await settled(reach(), 'a destination that was not used yet is reached')
+      await world.broker.away()
+      await until(
+        () =>
+          reach().then(
+            () => false,
+            (error: unknown) => error instanceof HapaxError,
+          ),
+        'a broker that is away is not reached',
+      )
+      await world.broker.back()
+      await until(
+        () =>
+          reach().then(
+            () => true,
+            () => false,
+          ),
+        'a broker that is back is reached',
+      )
+      await publishAgain(destination, ['a'])
+    },
+  },
+  {
     name: 'continues after a cut, which it reports once',
     needs: ['cutting links'],
     run: async (world) => {

@@ -9,14 +9,14 @@ import { distinctEntries, soonest } from './grouping.ts'
 import { Avoided, Hand, Review, Rotation } from './hand.ts'
 import { DRAIN_LIMIT, type Line } from './line.ts'
 import { least, Reach } from './reach.ts'
-import { AWAY, Pauses, Reaching, Sending } from './sending.ts'
+import { AWAY, Pauses, Probe, Reaching, Sending } from './sending.ts'
 
 /** What a relay needs of its worker. */
 export interface OutboxLineOptions<Tx> {
   readonly engine: Engine<Tx>
   readonly name: string
   readonly destination: Destination
-  readonly membership: Pick<Membership, 'lanesOfRelay' | 'nextLanesOfRelay' | 'reaches'>
+  readonly membership: Pick<Membership, 'lanesOfRelay' | 'nextLanesOfRelay' | 'reaches' | 'failing'>
   /** Whether published messages are kept. */
   readonly keep: boolean
   readonly signal: AbortSignal
@@ -50,6 +50,7 @@ export class OutboxLine<Tx> implements Line {
   readonly #pauses: Pauses
   readonly #counts: Counts
   readonly #reaching: Reaching
+  readonly #probe = new Probe()
   readonly #postponed: (row: Postponed) => Promise<unknown>
   readonly #inTurn: (work: () => Promise<void>) => Promise<unknown>
 
@@ -58,11 +59,10 @@ export class OutboxLine<Tx> implements Line {
     this.#options = options
     this.#review = new Review(engine.clock)
     this.#reach = new Reach(engine, STALE_MS)
-    const tell = (reached: boolean): void =>
-      void engine
-        .detached(() => options.membership.reaches(options.name, reached))
-        .catch((error: unknown) => options.report(asError(error)))
-    this.#reaching = new Reaching({ clock: engine.clock, tell })
+    const tell = (reached: boolean): void => this.#tell(() => options.membership.reaches(options.name, reached))
+    const failing = (error: Error | undefined): void =>
+      this.#tell(() => options.membership.failing(options.name, error))
+    this.#reaching = new Reaching({ clock: engine.clock, tell, failing })
     this.#sending = new Sending({
       ...engine,
       destination: options.destination,
@@ -120,7 +120,10 @@ export class OutboxLine<Tx> implements Line {
     if (!this.#mayLook()) return []
     this.#hand.looking()
     const lanes = this.#options.membership.lanesOfRelay(this.#options.name)
-    if (lanes.length === 0) return []
+    if (lanes.length === 0) {
+      this.#ask()
+      return []
+    }
     const share = this.#share(lanes, LOOK, this.#rotation.after)
     // Those of one owner each: if it is only slow, for example because the broker is, no more than two send a message.
     const next = this.idle ? this.#options.membership.nextLanesOfRelay(this.#options.name) : []
@@ -152,6 +155,7 @@ export class OutboxLine<Tx> implements Line {
     const taken = batchesOf([...entries, ...loose], (entry) => this.#isReady(entry))
     this.#hand.looked()
     for (const batch of taken) this.#take(batch)
+    if (taken.length === 0) this.#ask()
     return taken.length > 0
   }
 
@@ -300,8 +304,8 @@ export class OutboxLine<Tx> implements Line {
   /** A confirmed row is deleted later, in a batch; until then it stays in hand, so that it is not sent again. */
   #confirm(row: OutboxMessage, readAt: number, dropped: Error | undefined): void {
     const { engine, changed, name } = this.#options
-    const downMs = this.#pauses.confirmed()
-    if (downMs !== undefined) this.#isAvailable(downMs)
+    this.#probe.confirmed()
+    this.#isAvailable(this.#pauses.confirmed())
     this.#reaching.reached()
     const deleting = this.#deletions.put(row.seq)
     if (deleting !== undefined) this.#track(deleting)
@@ -396,14 +400,32 @@ export class OutboxLine<Tx> implements Line {
    * only this one is left alone.
    */
   #isUnavailable(row: OutboxMessage, sentAt: number, error: Error): void {
+    if (this.#pauses.isAlive(sentAt)) this.#avoided.add(row.seq)
+    else this.#isDown(error)
+  }
+
+  /** Asks the destination whether it is back, if there is nothing to send that would show it. */
+  #ask(): void {
+    const idle = this.#pauses.isDown && this.#pauses.leftMs <= 0 && this.idle
+    if (!idle || this.#options.signal.aborted || !this.#sending.canReach || !this.#probe.begin()) return
+    this.#track(this.#options.engine.detached(this.#asked))
+  }
+
+  readonly #asked = async (): Promise<void> => {
+    const failure = await this.#sending.reach().then(() => undefined, asError)
+    this.#probe.ended(failure === undefined)
+    if (this.#options.signal.aborted) return
+    if (failure !== undefined) return this.#isDown(failure)
+    this.#isAvailable(this.#pauses.reached())
+    this.#reaching.reached()
+  }
+
+  #isDown(error: Error): void {
     const { engine, name, destination } = this.#options
-    if (this.#pauses.isAlive(sentAt)) {
-      this.#avoided.add(row.seq)
-      return
-    }
     const down = this.#pauses.unavailable()
     if (down === undefined) return
-    this.#reaching.missed()
+    this.#probe.missed()
+    this.#reaching.missed(error)
     this.drop()
     const event = { relay: name, destination: destination.name, pauseMs: down.pauseMs, error }
     // Logged once, however long it takes; each try is an event.
@@ -413,11 +435,18 @@ export class OutboxLine<Tx> implements Line {
   }
 
   /** A warning, because the default logger writes nothing below: the log of an outage must not end with its beginning. */
-  #isAvailable(downMs: number): void {
+  #isAvailable(downMs: number | undefined): void {
+    if (downMs === undefined) return
     const { engine, name, destination } = this.#options
     const event = { relay: name, destination: destination.name, downMs }
     engine.logger.warn({ ...event, downMs: Math.round(downMs) }, 'the broker is available again')
     engine.events.emit('relay-up', () => event)
+  }
+
+  /** Writes something about this relay into the row of its worker. */
+  #tell(write: () => Promise<void>): void {
+    const { engine, report } = this.#options
+    void engine.detached(write).catch((error: unknown) => report(asError(error)))
   }
 
   #isReady({ seq, dueMs, held }: Entry): boolean {

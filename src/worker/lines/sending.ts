@@ -96,6 +96,31 @@ export class Sending {
     })
   }
 
+  /** Whether the destination is asked, rather than tried with a message. */
+  get canReach(): boolean {
+    return this.#options.destination.reach !== undefined
+  }
+
+  /** Asks the destination whether its broker answers. Rejects if it does not, or not in time. */
+  reach(): Promise<void> {
+    const { destination, clock, signal, detached } = this.#options
+    return new Promise((resolve, reject) => {
+      const late = (): void => over(() => reject(noReply()))
+      const over = (settle: () => void): void => {
+        cancel()
+        signal.removeEventListener('abort', late)
+        settle()
+      }
+      const cancel = clock.after(CONFIRM_MS, late)
+      signal.addEventListener('abort', late, { once: true })
+      if (signal.aborted) return late()
+      detached(async () => destination.reach?.()).then(
+        () => over(resolve),
+        (error: unknown) => over(() => reject(error)),
+      )
+    })
+  }
+
   /** Sends one row. Rows sent in the same moment share a call. */
   one(row: OutboxMessage): Promise<Confirmation> {
     return new Promise((tell) => {
@@ -142,7 +167,7 @@ function send(
     const fail = (error: unknown): void => {
       for (const index of messages.keys()) answered(index, unavailable(error))
     }
-    const late = (): void => fail(new HapaxError('broker-timeout', `the broker did not answer within ${CONFIRM_MS} ms`))
+    const late = (): void => fail(noReply())
     const cancel = clock.after(CONFIRM_MS, late)
     const over = (): void => {
       cancel()
@@ -167,6 +192,10 @@ function send(
 
 /** Why the signal of a call aborts that has come to its end. */
 const OVER = 'everything is answered'
+
+function noReply(): HapaxError {
+  return new HapaxError('broker-timeout', `the broker did not answer within ${CONFIRM_MS} ms`)
+}
 
 /** How long to wait for a confirmation. After that, the message is sent again later. */
 const CONFIRM_MS = 30_000
@@ -196,6 +225,8 @@ export interface ReachingOptions {
   readonly clock: Clock
   /** Leaves the messages to other workers, or takes them back. */
   tell(reached: boolean): void
+  /** Records why the destination cannot be reached; undefined: it can. */
+  failing(error: Error | undefined): void
 }
 
 /**
@@ -205,6 +236,7 @@ export interface ReachingOptions {
 export class Reaching {
   readonly #options: ReachingOptions
   #failingSince: number | undefined
+  #isTold = false
   #awayMs = MIN_AWAY_MS
   /** Until when the messages are left to others. */
   #awayUntil: number | undefined
@@ -213,17 +245,23 @@ export class Reaching {
     this.#options = options
   }
 
-  /** The destination has confirmed a message. */
+  /** The destination has confirmed a message, or has answered. */
   reached(): void {
     this.#failingSince = undefined
+    if (this.#isTold) this.#options.failing(undefined)
+    this.#isTold = false
     this.#awayMs = MIN_AWAY_MS
     this.#back()
   }
 
   /** The destination could not be reached. */
-  missed(): void {
+  missed(error: Error): void {
     const now = this.#options.clock.monotonic()
     this.#failingSince ??= now
+    if (!this.#isTold && now - this.#failingSince >= TELL_MS) {
+      this.#isTold = true
+      this.#options.failing(error)
+    }
     if (this.#awayUntil !== undefined || now - this.#failingSince < GIVE_UP_MS) return
     this.#awayUntil = now + this.#awayMs
     this.#awayMs = Math.min(MAX_AWAY_MS, 2 * this.#awayMs)
@@ -242,6 +280,35 @@ export class Reaching {
   }
 }
 
+/**
+ * Whether a relay that is down and has nothing to send asks its destination if it is back. One that answers and then takes no message is
+ * not asked again until it has confirmed one.
+ */
+export class Probe {
+  #state: 'ready' | 'asking' | 'answered' | 'in vain' = 'ready'
+
+  /** Returns whether to ask now. */
+  begin(): boolean {
+    if (this.#state !== 'ready') return false
+    this.#state = 'asking'
+    return true
+  }
+
+  ended(answered: boolean): void {
+    this.#state = answered ? 'answered' : 'ready'
+  }
+
+  confirmed(): void {
+    if (this.#state !== 'asking') this.#state = 'ready'
+  }
+
+  missed(): void {
+    if (this.#state === 'answered') this.#state = 'in vain'
+  }
+}
+
+/** How long a destination may be away before the row of the worker says so: a change of that row moves lanes. */
+const TELL_MS = 3_000
 /** How long a destination may be away before its messages are left to other workers. */
 const GIVE_UP_MS = 10_000
 const MIN_AWAY_MS = 30_000
@@ -274,14 +341,23 @@ export class Pauses {
     return Math.max(this.#down.until, this.#undeleted.until) - this.#engine.clock.monotonic()
   }
 
+  /** Whether the destination could not be reached the last time. */
+  get isDown(): boolean {
+    return this.#down.times > 0
+  }
+
   /** The destination has confirmed a message. Returns how long it could not be reached, if it could not be until now. */
   confirmed(): number | undefined {
+    this.#confirmedAt = this.#engine.clock.monotonic()
+    return this.reached()
+  }
+
+  /** The destination can be reached. Returns how long it could not be, if it could not be until now. */
+  reached(): number | undefined {
     const { times, since } = this.#down
-    const now = this.#engine.clock.monotonic()
-    this.#confirmedAt = now
     if (times === 0) return undefined
     this.#down = { times: 0, until: 0, since: 0 }
-    return now - since
+    return this.#engine.clock.monotonic() - since
   }
 
   /** Whether the destination confirmed other messages at about this time: then only one message failed to get through. */

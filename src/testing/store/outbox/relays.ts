@@ -21,6 +21,22 @@ async function publish(hapax: AnyHapax, ids: readonly string[], relay?: string):
   })
 }
 
+/** A destination that can be asked, and takes no message. */
+class ReachableDestination extends TestDestination {
+  isThere = false
+  takes = false
+  asked = 0
+
+  constructor() {
+    super(() => (this.takes ? CONFIRMED : unavailable()))
+  }
+
+  async reach(): Promise<void> {
+    this.asked += 1
+    if (!this.isThere) throw new Error('not there')
+  }
+}
+
 const firsts = (arrived: readonly string[], key: string): readonly string[] => [
   ...new Set(arrived.filter((id) => id.startsWith(key))),
 ]
@@ -57,6 +73,67 @@ export const relays: readonly Case[] = [
         await publish(rival, [`-${crypto.randomUUID()}`])
         return away.arrived.length > before
       })
+    },
+  },
+  {
+    name: 'a relay that is down says why, and finds out that its broker is back while it has nothing to send',
+    run: async (world) => {
+      const clock = new LeapingClock()
+      const hapax = world.hapax({ clock })
+      const up: number[] = []
+      hapax.events.on('relay-up', ({ downMs }) => up.push(downMs))
+      // Its pauses are over at once.
+      hapax.events.on('relay-down', ({ pauseMs }) => void setImmediate(() => clock.leap(pauseMs + 1_000)))
+      const relay = new ReachableDestination()
+      await world.worker({ hapax }, { relay })
+      await publish(hapax, ['-1'])
+      const isDown = async (): Promise<boolean> =>
+        (await hapax.doctor()).some(({ message }) => message.includes('cannot reach') && message.includes('not there'))
+      await world.until(isDown)
+      const [waiting] = (await hapax.messages.list({ origin: 'outbox' })).rows
+      assert.ok(waiting)
+      const why = await hapax.messages.why('outbox', waiting.seq)
+      assert.equal(why, 'No live worker of the relay default reaches its broker (not there): it waits until one does.')
+      // Another worker sends it.
+      await world.store.outbox.confirm([waiting.seq], false)
+      await world.until(() => relay.asked > 2)
+      assert.deepEqual(up, [])
+      relay.isThere = true
+      await world.until(() => up.length === 1)
+      await world.until(async () => !(await isDown()))
+      assert.deepEqual(new Set(relay.arrived), new Set(['-1']))
+    },
+  },
+  {
+    name: 'a destination that answers and takes no message is asked again only after it has confirmed one',
+    run: async (world) => {
+      const clock = new LeapingClock()
+      const hapax = world.hapax({ clock })
+      let [up, down] = [0, 0]
+      hapax.events.on('relay-up', () => {
+        up += 1
+      })
+      hapax.events.on('relay-down', ({ pauseMs }) => {
+        down += 1
+        setImmediate(() => clock.leap(pauseMs + 1_000))
+      })
+      const relay = new ReachableDestination()
+      relay.isThere = true
+      await world.worker({ hapax }, { relay })
+      for (const id of ['-1', '-2']) {
+        await publish(hapax, [id])
+        await world.until(() => relay.arrived.includes(id))
+        const [waiting] = (await hapax.messages.list({ origin: 'outbox' })).rows
+        await world.store.outbox.confirm([waiting?.seq ?? ''], false)
+        await world.until(() => up === 1)
+      }
+      await world.until(() => down >= 2)
+      const { asked } = relay
+      await publish(hapax, ['-3'])
+      relay.takes = true
+      await world.until(() => outboxIsEmpty(world))
+      await world.until(() => up === 2)
+      assert.equal(relay.asked, asked)
     },
   },
   {
