@@ -1,7 +1,9 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import type { By } from '../admin/index.ts'
 import { isDay, MAX_SPAN_MS } from '../base/index.ts'
+import type { Origin } from '../contracts/index.ts'
 import { durationMs, durationText } from './io/duration.ts'
+import { CliError } from './io/errors.ts'
 import type { Io } from './io/io.ts'
 import { pageStart } from './seq.ts'
 
@@ -62,6 +64,34 @@ export function withChange(command: Command): Command {
     .option('--dry-run', 'change nothing; print what would be done')
     .option('--note <text>', 'the reason, for the audit')
     .option('--actor <name>', 'who makes the change, for the audit (default: the operating system user)')
+}
+
+/** A consumer or a relay, as typed. */
+export interface ScopeOptions {
+  readonly consumer?: string
+  readonly relay?: string
+}
+
+/** Adds the options that name a consumer or a relay. */
+export function withScope(command: Command, what: 'only those of' | 'only what was done at'): Command {
+  return command.option('--consumer <name>', `${what} this consumer`).option('--relay <name>', `${what} this relay`)
+}
+
+/** The origin as well as the name, because a consumer and a relay may have the same name. */
+export function scopeOf({ consumer, relay }: ScopeOptions, origin?: Origin): { origin?: Origin; scope?: string } {
+  if (consumer !== undefined && relay !== undefined) {
+    throw new CliError('usage', 'expected --consumer or --relay, got both', [
+      'for a consumer, write --consumer <name>; for a relay, --relay <name>',
+    ])
+  }
+  const scope = consumer ?? relay
+  if (scope === undefined) return origin === undefined ? {} : { origin }
+  const named = relay === undefined ? 'inbox' : 'outbox'
+  if (origin !== undefined && origin !== named) {
+    const option = origin === 'inbox' ? '--consumer <name>' : '--relay <name>'
+    throw new CliError('usage', `expected --origin ${named} or none, got ${origin}`, [`or write ${option}`])
+  }
+  return { origin: named, scope }
 }
 
 /** Adds the limits of age. */

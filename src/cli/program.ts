@@ -45,7 +45,19 @@ function usage(io: Io, { code, message, exitCode }: CommanderError, typed: strin
   if (exitCode === 0) return 0
   if (code === 'commander.help') return 2
   const [text = '', ...more] = message.replace(/^error: /, '').split('\n')
-  return report(io, new CliError('usage', text, [...more, `for help: ${typed} --help`]))
+  return report(io, new CliError('usage', text, [...meant(text), ...more, `for help: ${typed} --help`]))
+}
+
+/** What to write instead of an option that no command has, or that only others have. */
+function meant(text: string): readonly string[] {
+  const [, option = ''] = /^unknown option '(--[a-z]+)/.exec(text) ?? []
+  const instead = INSTEAD[option]
+  return instead === undefined ? [] : [`write ${instead}`]
+}
+
+const INSTEAD: Readonly<Record<string, string>> = {
+  '--scope': '--consumer <name> or --relay <name>',
+  '--reason': '--note <text> for the reason of a change',
 }
 
 /** The command that the arguments start with, as far as it exists: `npx hapax failed list`. */

@@ -351,10 +351,10 @@ describe('messages list and audit list', () => {
     })
     const around = shop.copy()
     for (const id of ['failed-1', 'failed-2']) await cli(['failed', 'retry', id], around)
-    const page = await cli(['messages', 'list', '--scope', 'billing', '--limit', '2'], around)
+    const page = await cli(['messages', 'list', '--consumer', 'billing', '--limit', '2'], around)
     const [, before = ''] =
-      /next page: .*messages list --scope billing --limit 2 --before (\S+)/.exec(page.stdout) ?? []
-    const rest = await cli(['messages', 'list', '--scope', 'billing', '--before', before, '--json'], around)
+      /next page: .*messages list --consumer billing --limit 2 --before (\S+)/.exec(page.stdout) ?? []
+    const rest = await cli(['messages', 'list', '--consumer', 'billing', '--before', before, '--json'], around)
     expect(JSON.parse(rest.stdout).messages.map(({ id }: { id: string }) => id)).toEqual(['retrying-1'])
   })
 
@@ -376,7 +376,7 @@ describe('messages list and audit list', () => {
       (await cli(['audit', 'list', '--action', 'note', '--actor', 'ada', '--json'], around)).stdout,
     )
     expect(notes).toMatchObject({ entries: [{ id: 'failed-1', scope: 'billing', origin: 'inbox' }], before: null })
-    expect((await cli(['audit', 'list', '--since', '1d', '--scope', 'other'], around)).stdout).toBe('none found\n')
+    expect((await cli(['audit', 'list', '--since', '1d', '--consumer', 'other'], around)).stdout).toBe('none found\n')
     expect((await cli(['audit', 'list', '--action', 'drop'], around)).exitCode).toBe(2)
     expect((await cli(['explain', 'failed-1'], around)).stdout).toContain('ada left a note: asked the')
   })

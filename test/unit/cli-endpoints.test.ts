@@ -66,7 +66,7 @@ describe('endpoints', () => {
     })
     expect((await cli(['endpoints', 'change', 'ep_1', '--type', 'all'], around)).stdout).toBe('changed types of ep_1\n')
     expect((await cli(['endpoints', 'disable', 'ep_1', '--dry-run'], around)).stdout).toMatch(/^would disable ep_1/)
-    await cli(['endpoints', 'disable', 'ep_1', '--reason', 'moving'], around)
+    await cli(['endpoints', 'disable', 'ep_1', '--note', 'moving'], around)
     expect((await document(['endpoints', 'list'], around)).endpoints).toMatchObject([
       { enabled: false, reason: 'moving', types: 'all' },
     ])

@@ -48,6 +48,9 @@ describe('keys', () => {
       'would release the key order-17 of shipping: 2 messages behind p-1 would continue\n',
     )
     expect((await document(['keys', 'list'], around)).keys).toHaveLength(2)
+    expect(await cli(release, around)).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('needs --yes') })
+    expect((await document(['keys', 'list'], around)).keys).toHaveLength(2)
+    release.push('--yes')
     expect((await cli(release, around)).stdout).toMatch(/^released the key order-17 of shipping: 2 messages/)
     expect((await document(['keys', 'list'], around)).keys).toMatchObject([{ origin: 'outbox', scope: 'partners' }])
     expect(await cli(release, around)).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('(not-found)') })

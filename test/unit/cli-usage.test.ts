@@ -108,6 +108,22 @@ describe('wrong usage', () => {
   })
 
   it.for([
+    [['messages', 'list', '--scope', 'billing'], 'write --consumer <name> or --relay <name>'],
+    [['audit', 'list', '--scope', 'billing'], 'write --consumer <name> or --relay <name>'],
+    [['keys', 'release', 'k', '--consumer', 'x', '--reason', 'why'], 'write --note <text>'],
+    [['endpoints', 'disable', 'ep_1', '--reason', 'why'], 'write --note <text>'],
+    [['messages', 'list', '--consumer', 'x', '--relay', 'x'], 'for a consumer, write --consumer <name>; for a relay,'],
+    [['keys', 'release', 'k', '--consumer', 'x', '--relay', 'x'], 'for a consumer, write --consumer <name>; for a'],
+    [['audit', 'list', '--consumer', 'x', '--relay', 'x'], 'for a consumer, write --consumer <name>; for a relay,'],
+    [['messages', 'list', '--consumer', 'x', '--origin', 'outbox'], 'or write --relay <name>'],
+    [['failed', 'list', '--relay', 'x', '--origin', 'inbox'], 'or write --consumer <name>'],
+  ] as const)('%s: says what to write instead', async ([argv, instead]) => {
+    const { exitCode, stderr } = await cli([...argv, '--store', 'sqlite:shop.db'], { cwd: shop.cwd() })
+    expect(exitCode).toBe(2)
+    expect(stderr).toContain(instead)
+  })
+
+  it.for([
     ['--poll', '0s', '1ms to 23d'],
     ['--keep-sent', '0d', '1ms to 36500d'],
     ['--deadline', '30d', '0d to 23d'],

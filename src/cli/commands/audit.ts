@@ -6,13 +6,21 @@ import type { AuditQuery } from '../../index.ts'
 import { type Io, json, line } from '../io/io.ts'
 import { type Cell, type Column, table } from '../io/table.ts'
 import { when } from '../io/text.ts'
-import { type AddCommand, examples, withPages, withStore, withTimes } from '../options.ts'
+import {
+  type AddCommand,
+  examples,
+  type ScopeOptions,
+  scopeOf,
+  withPages,
+  withScope,
+  withStore,
+  withTimes,
+} from '../options.ts'
 import { command, type StoreOptions, withHapax } from '../store.ts'
 
-interface AuditOptions extends StoreOptions {
+interface AuditOptions extends StoreOptions, ScopeOptions {
   readonly actor?: string
   readonly action?: AuditEntry['action']
-  readonly scope?: string
   readonly since?: Date
   readonly until?: Date
   readonly limit: number
@@ -26,11 +34,10 @@ export const addAudit: AddCommand = (root, io, done) => {
     .command('audit')
     .description('Shows the audit: what people changed by hand.')
     .addHelpText('after', examples('hapax audit list --since 1d'))
-  withStore(withPages(withTimes(audit.command('list'))))
+  withScope(withStore(withPages(withTimes(audit.command('list')))), 'only what was done at')
     .description('Lists what people changed by hand: who, when, what and why. Newest first.')
     .option('--actor <name>', 'only what this person did')
     .addOption(new Option('--action <action>', 'only actions of this kind').choices(AUDIT_ACTIONS))
-    .option('--scope <name>', 'only what was done to this consumer or relay')
     .addHelpText(
       'after',
       examples('hapax audit list --since 1d', 'hapax audit list --actor ada --action discard --json'),
@@ -39,7 +46,8 @@ export const addAudit: AddCommand = (root, io, done) => {
 }
 
 async function auditList(options: AuditOptions, io: Io): Promise<number> {
-  const { actor, action, scope, since, until, limit, before } = options
+  const { actor, action, since, until, limit, before } = options
+  const { scope } = scopeOf(options)
   const query: AuditQuery = { actor, action, scope, since, until, limit, ...(before !== undefined && { before }) }
   const found = await withHapax(options, io, (hapax) => hapax.audit.list(query))
   if (options.json) json(io, { entries: found.rows, before: found.before ?? null })
@@ -70,8 +78,8 @@ function tell({ rows, before }: Numbered<AuditEntry>, options: AuditOptions, io:
   line(io, `next page: ${command(words, options)}`)
 }
 
-function filterWords({ actor, action, scope, since, until }: AuditOptions): string {
-  const values = { actor, action, scope, since: since?.toISOString(), until: until?.toISOString() }
+function filterWords({ actor, action, consumer, relay, since, until }: AuditOptions): string {
+  const values = { actor, action, consumer, relay, since: since?.toISOString(), until: until?.toISOString() }
   const words = Object.entries(values).map(([name, value]) =>
     value === undefined ? '' : `--${name} ${shellWord(safe(value))} `,
   )

@@ -5,6 +5,7 @@ import { safe, shellWord } from '../../base/index.ts'
 import type { HeldKey } from '../../contracts/index.ts'
 import { CliError } from '../io/errors.ts'
 import { type Io, json, line } from '../io/io.ts'
+import { permission } from '../io/permission.ts'
 import { table } from '../io/table.ts'
 import { count, plural, span } from '../io/text.ts'
 import {
@@ -13,6 +14,8 @@ import {
   type ChangeOptions,
   type Done,
   examples,
+  type ScopeOptions,
+  scopeOf,
   wholeNumber,
   withChange,
   withStore,
@@ -24,9 +27,8 @@ interface ListOptions extends StoreOptions {
   readonly json?: true
 }
 
-interface ReleaseOptions extends StoreOptions, ChangeOptions {
-  readonly consumer?: string
-  readonly relay?: string
+interface ReleaseOptions extends StoreOptions, ChangeOptions, ScopeOptions {
+  readonly yes?: true
 }
 
 /** The longest list that the store returns. */
@@ -52,11 +54,12 @@ function addRelease(keys: Command, io: Io, done: Done): void {
     .description('Releases a key from its held message, which stays in the failed store.')
     .option('--consumer <name>', 'the consumer that holds the key')
     .option('--relay <name>', 'the relay that holds the key')
+    .option('--yes', 'do not ask for confirmation; required without a terminal')
     .addHelpText(
       'after',
       examples(
         'hapax keys release order-17 --consumer billing --dry-run',
-        `hapax keys release order-17 --relay default --note 'told the customer'`,
+        `hapax keys release order-17 --relay default --yes --note 'told the customer'`,
       ),
     )
     .action(async (key, options) => done(await keysRelease(key, options, io)))
@@ -108,7 +111,11 @@ async function keysRelease(key: string, options: ReleaseOptions, io: Io): Promis
     const found = list.find((each) => same(each, target))
     // With more held keys than a list can have, the release itself finds out whether the key is held.
     if (found === undefined && (list.length < MOST || options.dryRun)) throw notHeld(target, options)
-    if (!options.dryRun) await hapax.keys.release(target, byOf(options))
+    if (options.dryRun) return found
+    const doing = `releasing the key ${safe(key)}`
+    const asked = `Let later messages of the key ${safe(key)} of ${safe(target.scope)} go on before the failed one?`
+    await permission(io, options.yes === true, doing, asked)
+    await hapax.keys.release(target, byOf(options))
     return found
   })
   const what = `the key ${safe(key)} of ${safe(target.scope)}`
@@ -121,12 +128,12 @@ async function keysRelease(key: string, options: ReleaseOptions, io: Io): Promis
 
 type Target = Pick<HeldKey, 'origin' | 'scope' | 'key'>
 
-function targetOf(key: string, { consumer, relay }: ReleaseOptions): Target {
-  const scope = consumer ?? relay
-  if (scope === undefined || (consumer !== undefined && relay !== undefined)) {
-    throw new CliError('usage', 'expected exactly one of --consumer and --relay, to say which one holds the key')
-  }
-  return { origin: relay === undefined ? 'inbox' : 'outbox', scope, key }
+function targetOf(key: string, options: ReleaseOptions): Target {
+  const { origin, scope } = scopeOf(options)
+  if (origin !== undefined && scope !== undefined) return { origin, scope, key }
+  throw new CliError('usage', 'expected --consumer or --relay, to say which one holds the key', [
+    `to list held keys: ${command('keys list', options)}`,
+  ])
 }
 
 function same(held: HeldKey, { origin, scope, key }: Target): boolean {

@@ -5,12 +5,20 @@ import type { WaitingQuery } from '../../index.ts'
 import { type Io, json, line } from '../io/io.ts'
 import { type Cell, type Column, table } from '../io/table.ts'
 import { when } from '../io/text.ts'
-import { type AddCommand, examples, withPages, withStore, withTimes } from '../options.ts'
+import {
+  type AddCommand,
+  examples,
+  type ScopeOptions,
+  scopeOf,
+  withPages,
+  withScope,
+  withStore,
+  withTimes,
+} from '../options.ts'
 import { command, type StoreOptions, withHapax } from '../store.ts'
 
-interface MessagesOptions extends StoreOptions {
-  readonly origin: Origin
-  readonly scope?: string
+interface MessagesOptions extends StoreOptions, ScopeOptions {
+  readonly origin?: Origin
   readonly type?: string
   readonly key?: string
   readonly id?: string
@@ -30,7 +38,7 @@ const STATES: Readonly<Record<WaitingState, 'green' | 'yellow' | 'red' | 'cyan'>
 }
 
 const ORDER = `
-Newest first. Ids that are UUIDv7, keys (in the inbox: with --scope) and states
+Newest first. Ids that are UUIDv7, keys (in the inbox: with --consumer) and states
 are indexed, except retrying on MariaDB and MySQL. For anything else, rows are
 read a thousand at a time until the page is full. Ctrl-C ends it.
 `
@@ -41,12 +49,14 @@ export const addMessages: AddCommand = (root, io, done) => {
     .command('messages')
     .description('Shows messages that wait for a consumer or a relay.')
     .addHelpText('after', examples('hapax messages list --state retrying'))
-  withStore(withPages(withTimes(messages.command('list'))))
+  withScope(withStore(withPages(withTimes(messages.command('list')))), 'only those of')
     .description('Lists messages that wait in the inbox or the outbox. Use explain to see why one waits.')
     .addOption(
-      new Option('--origin <place>', 'for consumers, or for relays').choices(['inbox', 'outbox']).default('inbox'),
+      new Option('--origin <place>', 'for consumers, or for relays (default: for consumers)').choices([
+        'inbox',
+        'outbox',
+      ]),
     )
-    .option('--scope <name>', 'only those of this consumer or relay')
     .option('--type <type>', 'only those of this type')
     .option('--key <key>', 'only those of this key')
     .option('--id <id>', 'only those with this id')
@@ -55,7 +65,7 @@ export const addMessages: AddCommand = (root, io, done) => {
       'after',
       ORDER +
         examples(
-          'hapax messages list --scope billing --state held',
+          'hapax messages list --consumer billing --state held',
           'hapax messages list --key customer-17 --json',
           'hapax messages list --origin outbox --type order.placed --since 1h',
         ),
@@ -71,8 +81,20 @@ async function messageList(options: MessagesOptions, io: Io): Promise<number> {
 }
 
 function queryOf(options: MessagesOptions): WaitingQuery {
-  const { origin, scope, type, key, id, state, since, until, limit, before } = options
-  return { origin, scope, type, key, id, state, since, until, limit, ...(before !== undefined && { before }) }
+  const { type, key, id, state, since, until, limit, before } = options
+  const { origin, scope } = scopeOf(options, options.origin)
+  return {
+    ...(origin !== undefined && { origin }),
+    scope,
+    type,
+    key,
+    id,
+    state,
+    since,
+    until,
+    limit,
+    ...(before !== undefined && { before }),
+  }
 }
 
 const COLUMNS: readonly Column[] = [
@@ -107,10 +129,20 @@ function tell({ rows, before }: Numbered<WaitingMessage>, options: MessagesOptio
   line(io, `next page: ${command(words, options)}`)
 }
 
-function filterWords({ origin, scope, type, key, id, state, since, until }: MessagesOptions): string {
-  const values = { scope, type, key, id, state, since: since?.toISOString(), until: until?.toISOString() }
+function filterWords({ origin, consumer, relay, type, key, id, state, since, until }: MessagesOptions): string {
+  const values = {
+    origin,
+    consumer,
+    relay,
+    type,
+    key,
+    id,
+    state,
+    since: since?.toISOString(),
+    until: until?.toISOString(),
+  }
   const words = Object.entries(values).map(([name, value]) =>
     value === undefined ? '' : `--${name} ${shellWord(safe(value))} `,
   )
-  return `${origin === 'inbox' ? '' : '--origin outbox '}${words.join('')}`
+  return words.join('')
 }

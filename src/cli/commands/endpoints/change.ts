@@ -33,8 +33,8 @@ function tell(io: Io, options: Options, document: object, done: string, would: s
 }
 
 /** `hapax endpoints disable`. */
-export async function endpointsDisable(id: string, options: Options & { reason: string }, io: Io): Promise<number> {
-  const { reason } = options
+export async function endpointsDisable(id: string, options: Options, io: Io): Promise<number> {
+  const { note: reason = 'disabled by hand' } = options
   const { endpoint } = await changed(id, options, io, (hapax) =>
     hapax.endpoints.disable(id, reason, { by: byOf(options) }),
   )

@@ -68,8 +68,10 @@ function addChanges(endpoints: Command, io: Io, done: Done): void {
   withStore(withChange(endpoints.command('disable')))
     .argument('<id>', 'the endpoint')
     .description('Stops deliveries to an endpoint. What waits for it moves to the failed store.')
-    .option('--reason <text>', 'what the list shows', 'disabled by hand')
-    .addHelpText('after', examples(`hapax endpoints disable ep_1 --reason 'contract ended'`))
+    .addHelpText(
+      'after',
+      `\nThe list shows the note as the reason.\n${examples(`hapax endpoints disable ep_1 --note 'contract ended'`)}`,
+    )
     .action(async (id, options) => done(await endpointsDisable(id, options, io)))
   withStore(withChange(endpoints.command('enable')))
     .argument('<id>', 'the endpoint')

@@ -2,14 +2,11 @@ import { type Command, Option } from 'commander'
 import { safe, shellWord } from '../../../base/index.ts'
 import type { FailedWhere, Origin } from '../../../contracts/index.ts'
 import { durationText } from '../../io/duration.ts'
-import { CliError } from '../../io/errors.ts'
-import { withAges, withTimes } from '../../options.ts'
+import { type ScopeOptions, scopeOf, withAges, withScope, withTimes } from '../../options.ts'
 
 /** The filters of failed messages, as typed. */
-export interface FailedFilters {
+export interface FailedFilters extends ScopeOptions {
   readonly origin?: Origin
-  readonly consumer?: string
-  readonly relay?: string
   readonly type?: string
   readonly reason?: string
   readonly error?: string
@@ -24,9 +21,7 @@ export interface FailedFilters {
 export function withFailedFilters(command: Command): Command {
   return withTimes(
     withAges(
-      command
-        .option('--consumer <name>', 'only those of this consumer')
-        .option('--relay <name>', 'only those of this relay')
+      withScope(command, 'only those of')
         .option('--type <type>', 'only those of this type')
         .option('--reason <code>', 'only those with this failure reason')
         .option('--error <hash>', 'only those with this error; failed list --group shows the hashes')
@@ -39,17 +34,11 @@ export function withFailedFilters(command: Command): Command {
 
 /** The filters as a query; undefined if there is none. */
 export function failedWhere(filters: FailedFilters): FailedWhere | undefined {
-  const { origin, consumer, relay, type, reason, error, olderThan, newerThan, since, until, replaced } = filters
-  if (consumer !== undefined && relay !== undefined) {
-    throw new CliError('usage', 'expected --consumer or --relay, got both')
-  }
-  const named = scope(consumer, relay)
-  if (origin !== undefined && origin !== (named.origin ?? origin)) {
-    throw new CliError('usage', `expected --origin ${named.origin} or none, got ${origin}`)
-  }
+  const { type, reason, error, olderThan, newerThan, since, until, replaced } = filters
+  const { origin, scope } = scopeOf(filters, filters.origin)
   const where = {
     ...(origin !== undefined && { origin }),
-    ...named,
+    ...(scope !== undefined && { consumer: scope }),
     ...(type !== undefined && { type }),
     ...(reason !== undefined && { reason }),
     ...(error !== undefined && { errorHash: error }),
@@ -60,12 +49,6 @@ export function failedWhere(filters: FailedFilters): FailedWhere | undefined {
     ...(replaced && { replaced }),
   }
   return Object.keys(where).length === 0 ? undefined : where
-}
-
-/** The origin as well as the name, because a consumer and a relay may have the same name. */
-function scope(consumer: string | undefined, relay: string | undefined): { origin?: Origin; consumer?: string } {
-  if (consumer !== undefined) return { origin: 'inbox', consumer }
-  return relay === undefined ? {} : { origin: 'outbox', consumer: relay }
 }
 
 /** The filters as words of a command to paste. */
