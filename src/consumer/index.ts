@@ -17,7 +17,7 @@ export {
   reportUnavailable,
   type TakenBefore,
 } from './reporter.ts'
-export { refuseShort } from './retention.ts'
+export { refuseShort, spoken } from './retention.ts'
 export { asFarAsStorable, jsonInAnyEncoding } from './storable.ts'
 export { MAX_CRASHES, type Noted, type StoredWorkParts } from './stored.ts'
 export { isLost, judge, outcome, type Verdict } from './verdict.ts'

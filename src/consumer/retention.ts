@@ -16,7 +16,8 @@ export function refuseShort(
   )
 }
 
-function spoken(ms: number): string {
+/** A span of time, as people say it. */
+export function spoken(ms: number): string {
   const units = [
     ['days', 86_400_000],
     ['hours', 3_600_000],

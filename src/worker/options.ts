@@ -1,7 +1,7 @@
 import type { RetryPolicy } from '../base/index.ts'
 import { able, expected, HapaxError, nameText, noOthers, object, positiveInteger, spanMs } from '../base/index.ts'
 import type { ConsumerSettings } from '../consumer/index.ts'
-import { CONCURRENCY, ConsumerCore, type Fed, Feed, refuseShort, WebhookFeed } from '../consumer/index.ts'
+import { CONCURRENCY, ConsumerCore, type Fed, Feed, refuseShort, spoken, WebhookFeed } from '../consumer/index.ts'
 import type {
   Consumer,
   Destination,
@@ -261,6 +261,22 @@ export function checkSource({ consumer, subscription }: Pick<Feed<never, Fed>, '
   }
   checkHorizon({ consumer, subscription }, horizonMs)
 }
+
+/** A warning about receipts that are kept for a short time, where it is not known for how long the broker may deliver a message again. */
+export function horizonWarning(
+  { consumer, subscription }: Pick<Feed<never, Fed>, 'consumer' | 'subscription'>,
+  horizonMs: number | undefined = subscription.features.horizonMs,
+): string | undefined {
+  const { retentionMs } = consumer.settings
+  if (horizonMs !== undefined || retentionMs === 'forever' || retentionMs >= SHORT_MS) return undefined
+  return (
+    `${consumer.name} keeps its receipts for ${spoken(retentionMs)}, and it is not known for how long ${subscription.name} may deliver a ` +
+    'message again: a copy that comes later takes effect twice. Raise retentionMs, or state the time (horizonMs of a queue)'
+  )
+}
+
+/** Receipts that are kept this long outlast what waits in a queue over a weekend. */
+const SHORT_MS = 7 * 86_400_000
 
 /** Refuses receipts that would be deleted before the last redelivery: it would then be taken as a new message. */
 export function checkHorizon(

@@ -348,6 +348,7 @@ const BROKERS: readonly Entry[] = [
       single: FLAG,
       declare: DECLARE,
       deadLetterExchange: NAME,
+      horizonMs: COUNT,
       arguments: { fine: { 'x-a': 1 }, kind: 'object' },
     },
   },

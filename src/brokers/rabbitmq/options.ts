@@ -9,6 +9,7 @@ import {
   positiveInteger,
   refuseUnsetUrl,
   shownUrl,
+  spanMs,
   text,
 } from '../../base/index.ts'
 import type { Encode } from '../../contracts/index.ts'
@@ -133,6 +134,11 @@ export interface QueueShape {
    * the server would drop the message. @default no limit
    */
   readonly deliveryLimit?: number
+  /**
+   * For how long a message may be redelivered; receipts have to be kept that long. A queue says nothing about it, except by a TTL.
+   * @default `x-message-ttl` of a queue that hapax declares, else unknown
+   */
+  readonly horizonMs?: number
   /** More arguments of the queue, `{ 'x-max-length': 100_000 }` for example. @default {} */
   readonly arguments?: Readonly<Record<string, unknown>>
 }
@@ -154,6 +160,7 @@ export interface QueuePlace {
   readonly bindings: readonly BindingPlace[]
   readonly deadLetterExchange: string | undefined
   readonly deliveryLimit: number | undefined
+  readonly horizonMs: number | undefined
   readonly arguments: Readonly<Record<string, unknown>>
 }
 
@@ -164,6 +171,7 @@ const QUEUE_SHAPE: readonly (keyof QueueShape)[] = [
   'declare',
   'deadLetterExchange',
   'deliveryLimit',
+  'horizonMs',
   'arguments',
 ]
 
@@ -171,12 +179,13 @@ const QUEUE_SHAPE: readonly (keyof QueueShape)[] = [
 export function queuePlace(name: string, shape: QueueShape): QueuePlace {
   noOthers('options of queue', shape, QUEUE_SHAPE)
   const type = oneOf('type', ['quorum', 'classic'], shape.type, 'quorum')
-  const { bind = [], deadLetterExchange, deliveryLimit } = shape
+  const { bind = [], deadLetterExchange, deliveryLimit, horizonMs } = shape
   const declare = declareOption(shape.declare)
   const single = flag('single', shape.single, false)
   if (deadLetterExchange !== undefined) nameText('deadLetterExchange', deadLetterExchange)
   if (deliveryLimit !== undefined) checkLimit(type, deliveryLimit, deadLetterExchange)
   const bindings = [bind].flat().map((each) => bindingOf(each, declare))
+  const args = withoutOwn(argumentsOption(shape.arguments))
   return {
     name: nameText('name', name),
     type,
@@ -185,8 +194,15 @@ export function queuePlace(name: string, shape: QueueShape): QueuePlace {
     bindings,
     deadLetterExchange,
     deliveryLimit,
-    arguments: withoutOwn(argumentsOption(shape.arguments)),
+    horizonMs: horizonMs === undefined ? ttlOf(declare, args) : spanMs('horizonMs', horizonMs),
+    arguments: args,
   }
+}
+
+/** A message that is returned keeps the time at which it expires. Of a queue that hapax does not declare nothing is known. */
+function ttlOf(declare: Declare, args: QueuePlace['arguments']): number | undefined {
+  const ttl = args['x-message-ttl']
+  return declare === 'assert' && typeof ttl === 'number' ? ttl : undefined
 }
 
 /** Refuses arguments that an option sets. */

@@ -23,7 +23,7 @@ export class RabbitmqSubscription implements Subscription {
     this.features = {
       ordersKeys: place.single,
       marksRedelivered: true,
-      horizonMs: undefined,
+      horizonMs: place.horizonMs,
       limitsRejects: limitsRejects(place),
     }
     this.#link = link

@@ -1,11 +1,11 @@
-import type { Detached, Facts, Random, SafeInstrument, Semaphore } from '../../base/index.ts'
+import type { Detached, Facts, Logger, Random, SafeInstrument, Semaphore } from '../../base/index.ts'
 import { asError, type Clock, HapaxError, pause, Signal, within } from '../../base/index.ts'
 import { type Fed, type Feed, OTHERS } from '../../consumer/index.ts'
 import type { Delivery, OpenOptions, Outcome, Prefetch, Reader } from '../../contracts/index.ts'
 import type { IncomingMessage } from '../../message/index.ts'
 import { decodeArrival } from '../../message/index.ts'
 import type { Floor } from '../../transaction/index.ts'
-import { checkHorizon } from '../options.ts'
+import { checkHorizon, horizonWarning } from '../options.ts'
 import type { Throughput } from '../progress.ts'
 import { WatchedReceipt } from './watched-receipt.ts'
 
@@ -14,6 +14,7 @@ export interface SubscriptionLineOptions {
   readonly engine: {
     readonly clock: Clock
     readonly random: Random
+    readonly logger: Pick<Logger, 'warn'>
     readonly maxBytes: number
     readonly instrument: SafeInstrument | undefined
     readonly detached: Detached
@@ -43,6 +44,7 @@ export class SubscriptionLine {
   #resting = false
   #switching: Promise<void> = Promise.resolve()
   #errors = 0
+  #warned = false
   /** Deliveries of messages that another process is working on; they wait here for a moment. */
   readonly #patient = new Set<Promise<void>>()
 
@@ -73,6 +75,10 @@ export class SubscriptionLine {
     if (this.#stopping || this.#resting) return open.close()
     this.#open = open
     checkHorizon(source, open.horizonMs)
+    const warning = horizonWarning(source, open.horizonMs)
+    if (warning !== undefined && !this.#warned)
+      this.#options.engine.logger.warn({ consumer: source.consumer.name }, warning)
+    this.#warned = true
   }
 
   /** While it rests, deliveries go back to the broker, so that other workers get them, or nobody while the consumer is paused. */
