@@ -263,7 +263,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
     this.sent = new Sent({ store, clock, operations, wake })
     this.receipts = new Receipts({ ...store, random })
     this.effects = new Effects(store.admin)
-    this.messages = new Messages(store)
+    this.messages = new Messages({ store, clock, wake })
     this.audit = new AuditLog(store.admin)
     this.consumers = new Consumers(store)
     this.relays = new Relays(store)

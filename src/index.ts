@@ -16,6 +16,7 @@ export type {
   ReceiptQuery,
   RetryAllOptions,
   RetryFailedOptions,
+  RetryingWhere,
   SentQuery,
   SettleOptions,
   WaitingQuery,

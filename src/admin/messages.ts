@@ -1,8 +1,9 @@
 // What waits in the inbox and the outbox, message by message.
 
-import { expected, noOthers, signalOption, text, word } from '../base/index.ts'
+import { type Clock, expected, HapaxError, noOthers, object, signalOption, text, word } from '../base/index.ts'
 import type {
   Ahead,
+  Audit,
   Numbered,
   Origin,
   Pause,
@@ -14,7 +15,9 @@ import type {
 } from '../contracts/index.ts'
 import { MAX_TEXT_BYTES, type StoredMessage } from '../message/index.ts'
 import { servesOf } from '../worker/index.ts'
-import { checkedSeq, pageSize } from './bulk.ts'
+import { auditOf, type By } from './audit.ts'
+import { type BulkOptions, type BulkSummary, bulk, checkedBulk, checkedSeq, pageSize } from './bulk.ts'
+import type { Chosen } from './where.ts'
 import { whyOf } from './why.ts'
 
 /** How to page through a list that is read by its numbers, the newest row first. */
@@ -37,18 +40,31 @@ export type WaitingQuery = WaitingWhere &
 const ORIGINS = ['inbox', 'outbox'] as const
 const STATES: readonly WaitingState[] = ['waiting', 'retrying', 'held', 'leased']
 
-/** What these tools read. */
-export type WaitingStore = {
-  readonly admin: StoreWaiting & Pick<Store<never>['admin'], 'status'>
+/** Which messages that wait for their next attempt. */
+export type RetryingWhere = Omit<WaitingWhere, 'state'> & {
+  /** Those of consumers, or those of relays. @default 'inbox' */
+  readonly origin?: Origin
+}
+
+/** What these tools need. */
+export interface MessagesOptions {
+  readonly store: { readonly admin: StoreWaiting & Pick<Store<never>['admin'], 'status'> }
+  readonly clock: Clock
+  /** Something is due that workers of this process may want. */
+  readonly wake: () => void
 }
 
 /** Messages that wait in the inbox of a consumer or the outbox of a relay. */
 export class Messages {
-  readonly #store: WaitingStore
+  readonly #options: MessagesOptions
 
   /** Made by `createHapax`. */
-  constructor(store: WaitingStore) {
-    this.#store = store
+  constructor(options: MessagesOptions) {
+    this.#options = options
+  }
+
+  get #store(): MessagesOptions['store'] {
+    return this.#options.store
   }
 
   /**
@@ -99,6 +115,78 @@ export class Messages {
     noOthers('query', query, ['origin', 'limit'])
     return this.#store.admin.retries(originOption(query.origin), pageSize(query.limit))
   }
+
+  /**
+   * Has a message that waits for its next attempt tried at once. Its attempts still count. Rejects with `not-found` if it is not there, or
+   * does not wait for that: it is due, held, in hand, or was not tried yet.
+   */
+  async retry(origin: Origin, seq: string, by?: By): Promise<void> {
+    if (!(await this.#hasten(originOption(origin), checkedSeq(seq), auditOf('retry', by)))) throw notRetrying(seq)
+  }
+
+  /** Has all of these tried at once that failed and wait for their next attempt, oldest first; `{ all: true }` means all there are. */
+  async retryAll(where: Chosen<RetryingWhere>, options: BulkOptions = {}): Promise<BulkSummary> {
+    const { origin, ...conditions } = chosenRetrying(where)
+    checkedBulk(options)
+    const audit = auditOf('retry', options.by)
+    const seqs = await this.#retrying(origin, conditions, options.signal)
+    const work = {
+      newest: async () => seqs.at(-1),
+      page: async (after: string | undefined, limit: number) => {
+        const from = after === undefined ? 0 : seqs.indexOf(after) + 1
+        return seqs.slice(from, from + limit)
+      },
+      change: (seq: string) => this.#hasten(origin, seq, audit),
+    }
+    return bulk(this.#options.clock, work, options)
+  }
+
+  /** How many `retryAll` would have tried. */
+  async countRetrying(where: Chosen<RetryingWhere>): Promise<number> {
+    const { origin, ...conditions } = chosenRetrying(where)
+    return (await this.#retrying(origin, conditions, undefined)).length
+  }
+
+  /** The oldest first. */
+  async #retrying(origin: Origin, where: WaitingWhere, signal: AbortSignal | undefined): Promise<readonly string[]> {
+    const seqs: string[] = []
+    let before: string | undefined
+    do {
+      const found = await this.#store.admin.waiting(origin, { ...where, state: 'retrying' }, before, PAGE)
+      for (const { seq } of found.rows) seqs.push(seq)
+      before = found.before
+    } while (before !== undefined && !signal?.aborted)
+    return seqs.reverse()
+  }
+
+  async #hasten(origin: Origin, seq: string, audit: Audit): Promise<boolean> {
+    const hastened = await this.#store.admin.hasten(origin, seq, audit)
+    if (hastened) this.#options.wake()
+    return hastened
+  }
+}
+
+/** How many rows are listed at a time. */
+const PAGE = 1_000
+
+function chosenRetrying(chosen: Chosen<RetryingWhere>): WaitingWhere & { readonly origin: Origin } {
+  object('where', chosen)
+  const { all, origin, ...where }: RetryingWhere & { readonly all?: unknown } = chosen
+  noOthers(
+    'where',
+    where,
+    Object.keys(CHECKS).filter((name) => name !== 'state'),
+  )
+  const conditions = Object.values(where).filter((value) => value !== undefined)
+  if (all !== undefined && (all !== true || conditions.length > 0)) expected('all', 'true, without conditions', all)
+  if (all === undefined && conditions.length === 0)
+    expected('where', 'at least one condition, or { all: true }', chosen)
+  return { ...checkedWhere(where), origin: originOption(origin) }
+}
+
+function notRetrying(seq: string): HapaxError {
+  const what = `the message ${seq} does not wait for its next attempt: it is gone, due, held, in hand, or was not tried yet`
+  return new HapaxError('not-found', what, { fields: { seq } })
 }
 
 /** A worker with a handler for unknown types says so by an empty name. */

@@ -56,16 +56,22 @@ interface RowResult {
 const DOING = { retry: 'retrying', discard: 'discarding', republish: 'republishing' } as const
 const DONE = { retry: 'retried', discard: 'discarded', republish: 'republished' } as const
 
-/** Adds the options of a change to many rows. */
+/** Adds the options of a change to many rows that may be an operation. */
 export function withRows(command: Command): Command {
+  return withRowsHere(command).option(
+    '--detach',
+    'with filters or --all: leave the work to the workers, and print the id of the operation',
+  )
+}
+
+/** Adds the options of a change to many rows that this process makes. */
+export function withRowsHere(command: Command): Command {
   return withChange(
     command
       .option('--all', 'select all, instead of filters')
       .option('--limit <n>', 'with filters or --all: how many at most, oldest first', wholeNumber(1, 1_000_000_000))
       .option('--rate <n>', 'how many per second at most', rate),
-  )
-    .option('--detach', 'with filters or --all: leave the work to the workers, and print the id of the operation')
-    .option('--yes', 'do not ask for confirmation; required with filters or --all without a terminal')
+  ).option('--yes', 'do not ask for confirmation; required with filters or --all without a terminal')
 }
 
 /** Whether the rows are named by number. Refuses a command line that names none, or that mixes numbers and filters. */

@@ -435,6 +435,7 @@ export class SimStore implements Store<SimTx> {
     one: () => unused('one'),
     ahead: () => unused('ahead'),
     retries: () => unused('retries'),
+    hasten: () => unused('hasten'),
     audited: () => unused('audited'),
   }
 

@@ -358,6 +358,29 @@ describe('messages list and audit list', () => {
     expect(JSON.parse(rest.stdout).messages.map(({ id }: { id: string }) => id)).toEqual(['retrying-1'])
   })
 
+  it('are tried at once where a person asks for it', async () => {
+    const around = shop.copy()
+    const [{ seq }] = JSON.parse(
+      (await cli(['messages', 'list', '--id', 'retrying-1', '--json'], around)).stdout,
+    ).messages
+    expect((await cli(['explain', 'retrying-1'], around)).stdout).toContain(`messages retry ${seq}`)
+    const dry = await cli(['messages', 'retry', '--consumer', 'billing', '--dry-run'], around)
+    expect(dry.stdout).toContain('1 message')
+    expect((await cli(['messages', 'retry', '--consumer', 'billing'], around)).stderr).toContain('needs --yes')
+    const all = await cli(['messages', 'retry', '--consumer', 'billing', '--yes', '--actor', 'ada'], around)
+    expect(all).toMatchObject({ exitCode: 0, stdout: expect.stringContaining('retried') })
+    expect((await cli(['explain', 'retrying-1'], around)).stdout).toMatch(/audit .* ada retried it[\s\S]*due now/)
+    const [number] = seq.split('-')
+    expect(await cli(['messages', 'retry', number], around)).toMatchObject({
+      exitCode: 1,
+      stdout: expect.stringContaining('does not wait for its next attempt'),
+    })
+    expect((await cli(['messages', 'retry', '99'], around)).exitCode).toBe(1)
+    expect((await cli(['messages', 'retry'], around)).exitCode).toBe(2)
+    expect((await cli(['messages', 'retry', number, '--consumer', 'billing'], around)).exitCode).toBe(2)
+    expect((await cli(['messages', 'retry', '--relay', 'default', '--all', '--yes'], around)).exitCode).toBe(2)
+  })
+
   it('tell who did what and why, and a note is a part of it', async () => {
     const around = shop.copy()
     const by = ['--actor', 'ada', '--note']

@@ -279,7 +279,7 @@ function nextOf(
     case 'inbox':
       if (trace.heldAt !== null) return undefined
       if (endpoint !== undefined) return `Next, a worker delivers it to ${endpoint}${due(trace.dueAt)}.`
-      return behind('inbox', trace.consumer, trace.key, held, options) ?? afterInbox(trace)
+      return behind('inbox', trace.consumer, trace.key, held, options) ?? afterInbox(trace, options)
     case 'claim':
       return afterClaim(trace)
     case 'failed':
@@ -314,12 +314,19 @@ function behind(
   return `It waits: ${before.id}, an earlier message of its key ${key}, failed for good and holds the key. To see why: ${look}`
 }
 
-function afterInbox({ consumer, attempts, leased, dueAt }: Extract<Trace, { where: 'inbox' }>): string {
+function afterInbox(trace: Extract<Trace, { where: 'inbox' }>, options: StoreOptions): string {
+  const { consumer, attempts, leased, dueAt } = trace
   if (leased && dueAt.getTime() > Date.now()) return inHand(consumer, `a worker of ${consumer}`, dueAt)
   const next = isScope(consumer)
     ? `another request with this key, or a worker of ${consumer},`
     : `a worker of ${consumer}`
-  return `Next, ${next} ${attempts === 0 ? 'handles it' : 'retries it'}${due(dueAt)}.`
+  return `Next, ${next} ${attempts === 0 ? 'handles it' : 'retries it'}${due(dueAt)}.${now(trace, options)}`
+}
+
+/** How to have it tried at once. */
+function now({ seq, attempts, dueAt }: Extract<Trace, { where: 'inbox' }>, options: StoreOptions): string {
+  if (attempts === 0 || dueAt.getTime() <= Date.now()) return ''
+  return ` To retry it now: ${command(`messages retry ${seq}`, options)}`
 }
 
 function afterClaim({ consumer, held, stored, attempts, dueAt }: Extract<Trace, { where: 'claim' }>): string {

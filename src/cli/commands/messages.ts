@@ -1,7 +1,16 @@
-import { Option } from 'commander'
+import { type Command, Option } from 'commander'
 import { safe, shellWord } from '../../base/index.ts'
 import type { Numbered, Origin, WaitingMessage, WaitingState } from '../../contracts/index.ts'
-import type { WaitingQuery } from '../../index.ts'
+import type { Hapax, RetryingWhere, WaitingQuery } from '../../index.ts'
+import { isSeq, numberOf, seqOf } from '../../message/index.ts'
+import {
+  byNumber,
+  changeByFilter,
+  changeByNumber,
+  type RowsOptions,
+  type RowsWork,
+  withRowsHere,
+} from '../change-rows.ts'
 import { type Io, json, line } from '../io/io.ts'
 import { type Cell, type Column, table } from '../io/table.ts'
 import { when } from '../io/text.ts'
@@ -15,16 +24,23 @@ import {
   withStore,
   withTimes,
 } from '../options.ts'
+import { seqsOrNumbers } from '../seq.ts'
 import { command, type StoreOptions, withHapax } from '../store.ts'
 
-interface MessagesOptions extends StoreOptions, ScopeOptions {
+/** The filters of messages that wait, as typed. */
+interface Filters extends ScopeOptions {
   readonly origin?: Origin
   readonly type?: string
   readonly key?: string
   readonly id?: string
-  readonly state?: WaitingState
   readonly since?: Date
   readonly until?: Date
+}
+
+type RetryOptions = StoreOptions & Filters & RowsOptions
+
+interface MessagesOptions extends StoreOptions, Filters {
+  readonly state?: WaitingState
   readonly limit: number
   readonly before?: string
   readonly json?: true
@@ -49,17 +65,8 @@ export const addMessages: AddCommand = (root, io, done) => {
     .command('messages')
     .description('Shows messages that wait for a consumer or a relay.')
     .addHelpText('after', examples('hapax messages list --state retrying'))
-  withScope(withStore(withPages(withTimes(messages.command('list')))), 'only those of')
+  withFilters(withStore(withPages(messages.command('list'))))
     .description('Lists messages that wait in the inbox or the outbox. Use explain to see why one waits.')
-    .addOption(
-      new Option('--origin <place>', 'for consumers, or for relays (default: for consumers)').choices([
-        'inbox',
-        'outbox',
-      ]),
-    )
-    .option('--type <type>', 'only those of this type')
-    .option('--key <key>', 'only those of this key')
-    .option('--id <id>', 'only those with this id')
     .addOption(new Option('--state <state>', 'only those in this state').choices(Object.keys(STATES)))
     .addHelpText(
       'after',
@@ -71,6 +78,72 @@ export const addMessages: AddCommand = (root, io, done) => {
         ),
     )
     .action(async (options) => done(await messageList(options, io)))
+  withFilters(
+    withStore(withRowsHere(messages.command('retry').argument('[number...]', 'the numbers as listed', seqsOrNumbers))),
+  )
+    .description('Has messages tried at once that failed and wait for their next attempt.')
+    .addHelpText(
+      'after',
+      examples(
+        `hapax messages retry 12 13 --note 'the bank is back'`,
+        'hapax messages retry --consumer billing --yes',
+        'hapax messages retry --relay default --type order.placed --dry-run',
+      ),
+    )
+    .action(async (numbers, options) => done(await messageRetry(numbers ?? [], options, io)))
+}
+
+function withFilters(command: Command): Command {
+  return withTimes(withScope(command, 'only those of'))
+    .addOption(
+      new Option('--origin <place>', 'for consumers, or for relays (default: for consumers)').choices([
+        'inbox',
+        'outbox',
+      ]),
+    )
+    .option('--type <type>', 'only those of this type')
+    .option('--key <key>', 'only those of this key')
+    .option('--id <id>', 'only those with this id')
+}
+
+async function messageRetry(numbers: readonly string[], options: RetryOptions, io: Io): Promise<number> {
+  const { origin, ...where } = whereOf(options)
+  const filtered = Object.keys(where).length > 0
+  const numbered = byNumber('messages retry', numbers, filtered, options)
+  return withHapax(options, io, (hapax) => {
+    const work = workOf(hapax, options, origin)
+    return numbered ? changeByNumber(work, numbers, options, io) : changeByFilter(work, options, io)
+  })
+}
+
+function whereOf(options: Filters): RetryingWhere {
+  const { type, key, id, since, until } = options
+  const given = Object.entries({ ...scopeOf(options, options.origin), type, key, id, since, until })
+  return Object.fromEntries(given.filter(([, value]) => value !== undefined))
+}
+
+function workOf({ messages }: Hapax<unknown>, options: RetryOptions, origin: Origin = 'inbox'): RowsWork {
+  const which = { ...whereOf(options), ...(options.all && { all: true as const }) }
+  return {
+    change: 'retry',
+    noun: 'message',
+    question: (howMany) => `Retry ${howMany} now?`,
+    afterwards: 'retried messages are due: a running worker picks them up',
+    named: async (typed) => {
+      if (isSeq(typed)) return typed
+      const before = seqOf(String(BigInt(typed) + 1n), 0)
+      const [found] = (await messages.list({ origin, limit: 1, before })).rows
+      return found !== undefined && numberOf(found.seq) === typed ? found.seq : undefined
+    },
+    describe: async (seq) => {
+      const found = await messages.get(origin, seq)
+      return found && `${found.row.type} ${found.row.id} of ${found.row.scope}`
+    },
+    one: (seq, by) => messages.retry(origin, seq, by),
+    count: () => messages.countRetrying(which),
+    all: (chosen) => messages.retryAll(which, chosen),
+    command: (words) => command(words, options),
+  }
 }
 
 async function messageList(options: MessagesOptions, io: Io): Promise<number> {

@@ -63,7 +63,7 @@ import { addSamples, listSamples } from './samples.ts'
 import { FINDINGS, status, trace } from './status.ts'
 import { subscribe, unsubscribe } from './subscriptions.ts'
 import { deliverAll, type MemoryTx, open, openTransaction, Transaction, write } from './transaction.ts'
-import { aheadOf, listAudited, listRetries, listWaiting, oneWaiting } from './waiting.ts'
+import { aheadOf, hastenRow, listAudited, listRetries, listWaiting, oneWaiting } from './waiting.ts'
 import { Workers } from './workers.ts'
 
 export type { MemoryTx } from './transaction.ts'
@@ -248,6 +248,7 @@ class Memory implements MemoryStore {
     one: (origin, seq) => this.#alone((data) => oneWaiting(data, origin, seq)),
     ahead: (origin, seq) => this.#alone((data) => aheadOf(data, origin, seq)),
     retries: (origin, limit) => this.#alone((data) => listRetries(data, origin, limit)),
+    hasten: (origin, seq, audit) => this.#alone((data) => hastenRow(data, origin, seq, audit)),
     audited: (where, before, limit) => this.#alone((data) => listAudited(data, where, before, limit)),
   }
 

@@ -2,6 +2,7 @@
 
 import type {
   Ahead,
+  Audit,
   AuditEntry,
   AuditWhere,
   Numbered,
@@ -11,8 +12,8 @@ import type {
   WaitingWhere,
 } from '../../contracts/index.ts'
 import { compareSeq, pastOf, type StoredMessage } from '../../message/index.ts'
-import type { Data } from './data.ts'
-import { type AuditRow, bySeq, type LeavingRow, type WaitingRow } from './rows.ts'
+import type { Data, Table } from './data.ts'
+import { type AuditRow, bySeq, type LeavingRow, subjectOf, type WaitingRow } from './rows.ts'
 
 /** Messages of the inbox or outbox, the newest first. */
 export function listWaiting(
@@ -55,6 +56,30 @@ const COUNTED = 1_000
 export function listRetries(data: Data, origin: Origin, limit: number): readonly WaitingMessage[] {
   const rows = waitingRows(data, origin).filter(({ state }) => state === 'retrying')
   return rows.sort((a, b) => a.dueAt.getTime() - b.dueAt.getTime() || bySeq(a, b)).slice(0, limit)
+}
+
+/** Makes a row due at once that was tried before and waits for its next attempt. */
+export function hastenRow(data: Data, origin: Origin, seq: string, audit: Audit): boolean {
+  return origin === 'inbox'
+    ? hasten(data, origin, data.inbox, seq, audit)
+    : hasten(data, origin, data.outbox, seq, audit)
+}
+
+function hasten<R extends WaitingRow | LeavingRow>(
+  data: Data,
+  origin: Origin,
+  rows: Table<R>,
+  seq: string,
+  audit: Audit,
+): boolean {
+  const row = rows.get(seq)
+  const now = data.clock.now()
+  if (row === undefined || row.availableAt <= now || (row.attempts === 0 && row.error === null)) return false
+  const { state, scope } = shown(data, origin, row)
+  if (state === 'held' || state === 'leased') return false
+  rows.set(seq, { ...row, availableAt: now, setAt: now })
+  data.note(audit, { origin, consumer: scope, ...subjectOf(row.message) })
+  return true
 }
 
 /** Entries of the audit, the newest first. */

@@ -190,7 +190,16 @@ export function held(prefix: string, origin: Origin): HeldStatements {
   }
   const scope = { inbox: 'consumer', outbox: 'relay' }
 
+  const free = origin === 'inbox' ? ' and m.lease_token is null' : ''
+
   return {
+    retrying: statement(
+      `
+select ${NAME()} as seq, m.${scope[origin]} as scope, m.source, m.id, m.type from ${table[origin]} as m
+where ${ROW} and m.held_at is null and (m.attempts > 0 or m.error is not null) and m.available_at > ${NOW}${free} for update`,
+      (seq) => one(seq),
+    ),
+    hasten: statement(`update ${table[origin]} set aside = 0, waits = 0, ${DUE_NOW} where ${ROW}`, (seq) => one(seq)),
     // Looked for without locks first: a locking search would lock every row that it passes.
     lock: statement(
       `

@@ -183,7 +183,21 @@ export function held(schema: string, origin: Origin): HeldStatements {
     outbox: 'attempts = 0',
   }
 
+  const [scope, free] = { inbox: ['consumer', ' and m.lease_token is null'], outbox: ['relay', ''] }[origin]
+
   return {
+    retrying: statement(
+      `
+select ${SEQ('m')} as seq, m.${scope} as scope, m.source, m.id, m.type from ${schema}.${origin} m
+where m.seq = $1::bigint and m.mark = $2::bigint and m.held_at is null and (m.attempts > 0 or m.error is not null)
+  and m.available_at > clock_timestamp()${free} for update`,
+      (seq) => one(seq),
+    ),
+    hasten: statement(
+      `
+update ${schema}.${origin} set aside = false, waits = false, ${DUE_NOW} where seq = $1::bigint and mark = $2::bigint`,
+      (seq) => one(seq),
+    ),
     lock: statement(
       {
         inbox: `

@@ -47,8 +47,12 @@ export interface FailedStatements {
   readonly letGo: Sql<[origin: Origin, heldSeq: string]>
 }
 
-/** Statements on the rows of the inbox, or of the outbox, that hold their key. */
+/** Statements on single rows of the inbox, or of the outbox, by hand: most of them are about rows that hold their key. */
 export interface HeldStatements {
+  /** Locks a row that was tried before, is not due, and is neither held nor leased; returns seq, scope, source, id, type. */
+  readonly retrying: Sql<[seq: string]>
+  /** Makes a row due at once, and looked at again. */
+  readonly hasten: Sql<[seq: string]>
   /** Locks the held row of a key and returns seq, source, id, type, and failed_seq if the failed store has it. */
   readonly lock: Sql<[scope: string, key: string]>
   /** Clears held_at and the counts of a held row; due at once, and looked at again. It remembers the name of its failed row. */

@@ -14,6 +14,7 @@ import { CONTROL_MS } from '../calls.ts'
 import type { WaitingPath, WaitingStatements } from '../dialect/waiting.ts'
 import { asAuditEntry, asWaiting } from '../operator-rows.ts'
 import { asDate, asMessage, asNumber, asSeq, asText } from '../values.ts'
+import { change } from './change.ts'
 import type { SqlParts } from './context.ts'
 
 /** How many rows one look reads at most. */
@@ -36,6 +37,14 @@ export function sqlWaiting(parts: SqlParts): StoreWaiting {
     },
     ahead: (origin, seq) => ahead(parts, origin, seq),
     retries: (origin, limit) => retries(parts, origin, limit),
+    hasten: (origin, seq, audit) => {
+      const { held, admin } = parts.dialect
+      return change(parts, held[origin].retrying(seq), (row) => {
+        const [source, id, type] = [asText(row['source']), asText(row['id']), asText(row['type'])]
+        const subject = { origin, consumer: asText(row['scope']), source, id, type }
+        return [held[origin].hasten(seq), admin.audit(audit, subject)]
+      })
+    },
     audited: (where, before, limit) =>
       look(parts, where, before, limit, {
         conditions: Object.values(where).some((value) => value !== undefined),

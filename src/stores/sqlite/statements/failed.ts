@@ -177,8 +177,16 @@ export function held(prefix: string, origin: Origin): HeldStatements {
   }
   const scope = { inbox: 'consumer', outbox: 'relay' }
   const keyed = { inbox: 'm.ordered = 1', outbox: 'm.key is not null' }
+  const free = origin === 'inbox' ? ' and m.lease_token is null' : ''
 
   return {
+    retrying: statement(
+      `
+select ${NAME('m')} as seq, m.${scope[origin]} as scope, m.source, m.id, m.type from ${prefix}${origin} as m
+where ${ROW} and m.held_at is null and (m.attempts > 0 or m.error is not null) and m.available_at > ${NOW}${free}`,
+      (seq) => one(seq),
+    ),
+    hasten: statement(`update ${prefix}${origin} set aside = 0, waits = 0, ${DUE_NOW} where ${ROW}`, (seq) => one(seq)),
     lock: statement(
       `
 select ${NAME('m')} as seq, m.source, m.id, m.type,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import type { WaitingState, WaitingWhere } from '../../../contracts/index.ts'
 import type { Case } from '../case.ts'
-import type { World } from '../world.ts'
+import { assertRejects, type World } from '../world.ts'
 import { FAILURE, hold, idsOf, publish, put, retryLater, stored } from './waiting-world.ts'
 
 const HOUR_MS = 3_600_000
@@ -284,6 +284,62 @@ export const waiting: readonly Case[] = [
         (await ids(10)).filter((id) => id !== 'keyed'),
         ['soon', 'late'],
       )
+    },
+  },
+  {
+    name: 'a message that waits for its next attempt is tried at once where a person asks for it, and others are left alone',
+    run: async (world) => {
+      const hapax = world.hapax()
+      const seqs = await put(world, [stored('a'), stored('b', { type: 'pong' }), stored('fresh')])
+      const keyed = await put(world, [stored('first', { key: 'k' }), stored('behind', { key: 'k' })], { ordered: true })
+      const held = await put(world, [stored('held', { key: 'h' })], { ordered: true })
+      for (const seq of [seqs.get('a'), seqs.get('b'), keyed.get('first')]) await retryLater(world, seq, HOUR_MS)
+      await hold(world, held.get('held'))
+      // Keys whose first row waits stand aside.
+      await world.until(async () => !(await world.due()).includes(keyed.get('behind') ?? ''))
+      const by = { actor: 'ada', note: 'the bank is back' }
+      await hapax.messages.retry('inbox', seqs.get('a') ?? '', by)
+      assert.ok(((await world.entry('a'))?.dueMs ?? 1) <= 0)
+      const [entry] = (await hapax.audit.list({ actor: 'ada' })).rows
+      assert.deepEqual(
+        [entry?.action, entry?.origin, entry?.scope, entry?.id, entry?.note],
+        ['retry', 'inbox', 'billing', 'a', 'the bank is back'],
+      )
+      for (const seq of [seqs.get('a'), seqs.get('fresh'), held.get('held'), '999999-1']) {
+        await assertRejects(hapax.messages.retry('inbox', seq ?? ''), 'not-found')
+      }
+      assert.equal(await hapax.messages.countRetrying({ type: 'pong' }), 1)
+      assert.equal((await hapax.messages.retryAll({ scope: 'other' })).done, 0)
+      assert.equal((await hapax.messages.retryAll({ type: 'pong' })).done, 1)
+      assert.ok(((await world.entry('first'))?.dueMs ?? 0) > 0)
+      const told: string[] = []
+      const rest = await hapax.messages.retryAll({ scope: 'billing' }, { by, onResult: ({ seq }) => told.push(seq) })
+      // Those that were made due are still among those that were tried before.
+      assert.deepEqual(rest, { done: 1, gone: 2, errors: 0, stopped: false })
+      assert.equal(told.length, 3)
+      const order: string[] = []
+      const { consumer } = world.reader(({ message }) => order.push(message.id), { hapax, order: 'wait' })
+      const worker = await world.worker({ hapax, consumer })
+      await worker.drain()
+      assert.ok(order.indexOf('first') < order.indexOf('behind'), order.join())
+      assert.ok(order.includes('a'))
+    },
+  },
+  {
+    name: 'a message of a relay that the broker did not accept is sent at once where a person asks for it',
+    run: async (world) => {
+      const hapax = world.hapax({ delivery: 'relay' })
+      await publish(world, ['p1', 'p2'])
+      const newest = async () => (await world.store.admin.waiting('outbox', {}, undefined, 1)).rows[0]
+      const { seq = '' } = (await newest()) ?? {}
+      await world.store.outbox.postpone([{ seq, delayMs: HOUR_MS, ...FAILURE }])
+      const late = await newest()
+      assert.deepEqual(await hapax.messages.retryAll({ origin: 'outbox', scope: 'default' }), {
+        ...{ done: 1, gone: 0, errors: 0, stopped: false },
+      })
+      const soon = await newest()
+      assert.ok(late !== undefined && soon !== undefined && soon.seq === late.seq && soon.dueAt < late.dueAt)
+      await assertRejects(hapax.messages.retry('outbox', seq), 'not-found')
     },
   },
   {
