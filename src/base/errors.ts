@@ -90,6 +90,7 @@ export type ErrorCode =
   | 'schema-missing'
   | 'schema-outdated'
   | 'schema-newer'
+  | 'unsupported-server'
   | 'unsupported-sql-mode'
   | 'schema-drift'
   | 'unrecognised-result'

@@ -1,5 +1,8 @@
 import { randomUUID } from 'node:crypto'
+import { sql } from 'drizzle-orm'
+import { drizzle } from 'drizzle-orm/mysql2'
 import { createHapax, defineMessage, type Hapax, silentLogger } from 'hapax'
+import { fromDrizzle } from 'hapax/drizzle'
 import { type MysqlOwn, type MysqlTx, mysql } from 'hapax/mysql'
 import mysql2 from 'mysql2/promise'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
@@ -281,5 +284,33 @@ describe('doctor', () => {
     for (const binlog_format of ['ROW', 'MIXED']) expect(await complaints({ ...fine, binlog_format })).toEqual([])
     expect(await complaints({ ...fine, log_bin: 'OFF', binlog_format: 'STATEMENT' })).toEqual([])
     expect(await complaints(fine)).toEqual([])
+  })
+})
+
+describe.skipIf(noServer !== undefined)('a server that calls itself TiDB', () => {
+  it('is refused in a sentence before anything is written, through a URL and through an ORM', async () => {
+    await using server = await privateServer('mysql', { args: ['--version=8.0.11-TiDB-v8.5.1'] })
+    const pool = mysql2.createPool(server.url)
+    onTestFinished(() => pool.end())
+    const stores = [
+      mysql({ url: server.url }),
+      mysql(fromDrizzle(drizzle({ client: pool }), sql), { database: 'hapax' }),
+    ]
+    for (const store of stores) {
+      onTestFinished(() => store.close())
+      const refused = {
+        code: 'unsupported-server',
+        message: expect.stringContaining('accepts SKIP LOCKED and locks nothing'),
+      }
+      await expect(store.schema.migrate()).rejects.toMatchObject(refused)
+      const consumer = createHapax({ store, source: '/s', logger: silentLogger })
+        .consumer('billing')
+        .on(Ping, () => {})
+      await expect(consumer.handle(ping())).rejects.toMatchObject({
+        code: expect.stringMatching(/unsupported-server|schema-missing/),
+      })
+    }
+    const [tables] = await pool.query("show tables like 'hapax%'")
+    expect(tables).toEqual([])
   })
 })

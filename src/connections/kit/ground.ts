@@ -5,6 +5,7 @@ import type { Param, Result, SqlDatabase, Statement, TransactionOptions } from '
 import {
   asBoolean,
   asNumber,
+  assertLocks,
   assertMode,
   asText,
   BUSY_TIMEOUT_MS,
@@ -129,6 +130,7 @@ class MysqlGround implements Ground {
       this.isolation = 'read committed'
       throw new Changed()
     }
+    assertLocks(asText(row?.['version']))
     assertMode(asText(row?.['sql_mode']))
     if (asBoolean(row?.['unsuited'])) await send(mysqlSuited)
     if (row?.['link'] === null) await send(mysqlSession.mark())

@@ -1,6 +1,6 @@
 import { fieldOf } from '../../base/index.ts'
 import type { Row } from '../../contracts/index.ts'
-import { asBoolean, asNumber, assertMode, asText, mysqlSession, mysqlSuited } from '../sql/index.ts'
+import { asBoolean, asNumber, assertLocks, assertMode, asText, mysqlSession, mysqlSuited } from '../sql/index.ts'
 import { classify } from './errors.ts'
 import type { MysqlClient, MysqlQuery } from './mysql2.ts'
 
@@ -47,6 +47,7 @@ export async function sessionOf(client: MysqlClient): Promise<Session> {
     typeCast: typeCastOf(client),
   })
   const row: Row | undefined = Array.isArray(answer) ? answer[0] : undefined
+  assertLocks(asText(row?.['version']))
   assertMode(asText(row?.['sql_mode']))
   if (asBoolean(row?.['unsuited'])) await client.query(mysqlSuited.text)
   const session = {

@@ -30,6 +30,7 @@ export {
 } from './connection/mysql-marks.ts'
 export { keepsOpen, type MysqlSent, mysqlSent } from './connection/mysql-sent.ts'
 export {
+  assertLocks,
   assertMode,
   MYSQL_ONLY,
   MYSQL_SERVER,

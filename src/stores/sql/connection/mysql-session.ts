@@ -26,6 +26,19 @@ export const mysqlSuited: Statement = plain(
 const FOREIGN = ['ORACLE', 'EMPTY_STRING_IS_NULL']
 
 /**
+ * Fails on a server that speaks the protocol of MySQL, accepts SKIP LOCKED and locks nothing. It is recognised by its name: a trial with two
+ * connections would tell the same of a cluster whose nodes take writes, such as Galera, when they lead to two of them.
+ */
+export function assertLocks(version: string): void {
+  if (!/tidb/i.test(version)) return
+  throw new HapaxError(
+    'unsupported-server',
+    `expected MariaDB or MySQL, got TiDB (${version}): it accepts SKIP LOCKED and locks nothing, so two workers would run the same message`,
+    { fields: { version } },
+  )
+}
+
+/**
  * Fails on a session whose mode hapax does not support. The mode is not changed, because handlers share the session, and their statements
  * depend on it.
  */
