@@ -14,7 +14,7 @@ import type {
 } from '../contracts/index.ts'
 import { SETTLED } from '../contracts/index.ts'
 import { MAX_RESULT_BYTES } from '../leased/index.ts'
-import { jsonOf, MAX_TEXT_BYTES, stubOf } from '../message/index.ts'
+import { jsonOf, MAX_TEXT_BYTES, messageKey, stubOf } from '../message/index.ts'
 import { refuseRetry, refuseStub, refuseUnchecked } from '../worker/index.ts'
 import { auditOf, auditOfRetry, type By, MAX_NOTE_BYTES, type RetryFailedOptions } from './audit.ts'
 import { type BulkOptions, type BulkSummary, bulk, checkedSeq, pageSize, type RetryAllOptions } from './bulk.ts'
@@ -268,6 +268,27 @@ export class FailedStore extends FailedMessages {
     return { id }
   }
 
+  /**
+   * Corrects what a person has settled, of a message that is retried since: until it is processed, or the call is made, the last word
+   * counts. It is retried at its time; `messages.retry` has that now. Rejects with `not-found` if it has no such call, and with `conflict`
+   * if nobody has settled that, if the call was made since, or while a worker has the message in hand.
+   */
+  async correct(
+    { consumer, source, id }: { readonly consumer: string; readonly source: string; readonly id: string },
+    options: Omit<SettleOptions, 'effectsChecked'>,
+  ): Promise<void> {
+    noOthers('options', options, ['effect', 'as', 'result', 'by'])
+    const audit = auditOf('settle', { ...options.by, note: settleNote(options) })
+    const [end, { journal }] = [settlement(options), this.#options.store]
+    const key = messageKey(text('source', source, MAX_TEXT_BYTES), text('id', id, MAX_TEXT_BYTES))
+    const ref = { consumer: text('consumer', consumer), messageKey: key, name: text('effect', options.effect) }
+    if (await journal.settle(ref, end, audit)) return
+    const known = (await journal.of(consumer, key)).find(({ name }) => name === ref.name)
+    if (known === undefined) throw noEffect(id, ref.name)
+    const isHandled = known.error?.name === SETTLED && known.state !== 'started'
+    throw isHandled ? handled(known) : settledBefore(known)
+  }
+
   /** Writes a note about a failed message to the audit, for whoever looks at it next. Rejects with `not-found`. */
   async note(seq: string, by: By & { readonly note: string }): Promise<void> {
     object('by', by)
@@ -324,6 +345,11 @@ function noEffect(seq: string, effect: string): HapaxError {
 
 function settledBefore({ name, state }: EffectRow): HapaxError {
   return new HapaxError('conflict', `'${name}' is known to be ${state}`, { fields: { effect: name, state } })
+}
+
+function handled({ name }: EffectRow): HapaxError {
+  const what = `'${name}' cannot be corrected: a worker has its message in hand, or it was processed`
+  return new HapaxError('conflict', what, { fields: { effect: name } })
 }
 
 function notFound(seq: string): HapaxError {

@@ -113,6 +113,20 @@ describe('a result that could not be kept', () => {
 })
 
 describe('failed settle', () => {
+  it('corrects a wrong result while the message is being retried, which is named by its id', async () => {
+    const around = shop.copy()
+    const settle = (...words: string[]) => cli(['failed', 'settle', ...words], around)
+    expect((await settle('1-7', 'send', '--done', '--no-result')).exitCode).toBe(0)
+    const late = await settle('1-7', 'send', '--done', '--result', '"SM1"')
+    expect(late).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('being retried is named by its id') })
+    const corrected = await settle('sms-1', 'send', '--done', '--result', '"SM1"', '--note', 'seen')
+    expect(corrected).toMatchObject({ exitCode: 0, stdout: expect.stringContaining(`'send' of sms-1 is settled`) })
+    const { stdout } = await cli(['explain', 'sms-1'], around)
+    expect(stdout).toMatch(/external call 'send'.*: "SM1"/)
+    expect(stdout).toMatch(/audit +\S+ settled an external call: 'send' as done: seen/)
+    expect((await settle('sms-1', 'other', '--done', '--result', '1')).stderr).toContain('not-found')
+  })
+
   it('settles a call as done, with its result, and the message is finished without making it again', async () => {
     const around = shop.copy()
     const dry = await cli(['failed', 'settle', '1-7', 'send', '--done', '--dry-run'], around)

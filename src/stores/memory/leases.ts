@@ -105,11 +105,19 @@ export function settleEffect(data: Data, effect: EffectRef, end: EffectEnd, audi
     const its = consumer === effect.consumer && message.messageKey === effect.messageKey
     return its && origin === 'inbox' && replacedBy === null
   })
-  if (!failed) return false
+  if (!failed && !(row.error?.name === SETTLED && isRetried(data, effect))) return false
   write(data, effect, row.token, end)
   const receipt = data.receipts.get(receiptKey(effect.consumer, effect))
   data.note(audit, { origin: 'inbox', consumer: effect.consumer, ...(receipt && subjectOf(receipt)) })
   return true
+}
+
+/** Whether the message waits in the inbox, in hand of nobody. */
+function isRetried(data: Data, effect: EffectRef): boolean {
+  return data.inbox.all().some(({ consumer, message, heldAt, leaseToken, availableAt }) => {
+    const free = heldAt === null && (leaseToken === null || availableAt <= data.clock.now())
+    return free && consumer === effect.consumer && message.messageKey === effect.messageKey
+  })
 }
 
 function keyOf({ consumer, messageKey, name }: EffectRef): string {

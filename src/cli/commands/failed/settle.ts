@@ -19,7 +19,7 @@ import {
   withStore,
 } from '../../options.ts'
 import { failedName, failedSeq, withConsumer } from '../../seq.ts'
-import { command, noSuchFailed, type StoreOptions, withEither } from '../../store.ts'
+import { type AnyHapax, command, noSuchFailed, type StoreOptions, withEither } from '../../store.ts'
 
 /** Options of `hapax failed settle`. */
 interface SettleCommand extends StoreOptions, ChangeOptions, CheckedOptions {
@@ -57,7 +57,7 @@ async function settle(typed: string, effect: string, options: SettleCommand, io:
   const as = decision(options)
   return withEither(options, io, async (hapax) => {
     const seq = await failedSeq(hapax, typed, options.consumer)
-    if (!seq || (await hapax.failed.get(seq)) === undefined) throw noSuchFailed(typed, options)
+    if (!seq || (await hapax.failed.get(seq)) === undefined) return correct(hapax, typed, effect, as, options, io)
     const known = await hapax.failed.effects(seq)
     if (!known.some(({ name }) => name === effect)) throw noSuchEffect(seq, effect, known, options)
     const result = as === 'done' ? await resultOf(effect, options, io) : {}
@@ -66,6 +66,32 @@ async function settle(typed: string, effect: string, options: SettleCommand, io:
     conclude(seq, effect, as, options, io)
     return 0
   })
+}
+
+/** The message is not failed any more: an earlier settlement had it retried, and may have been wrong. */
+async function correct(
+  hapax: AnyHapax,
+  id: string,
+  effect: string,
+  as: SettleOptions['as'],
+  options: SettleCommand,
+  io: Io,
+): Promise<number> {
+  const retried = (await hapax.explain(id)).flatMap((trace) =>
+    trace.where === 'inbox' && trace.consumer === (options.consumer ?? trace.consumer) ? [trace] : [],
+  )
+  const [trace, ...more] = retried
+  if (trace === undefined || !('operations' in hapax)) {
+    const { code, message, hints } = noSuchFailed(id, options)
+    throw new CliError(code, message, [...hints, 'a message that is being retried is named by its id'])
+  }
+  if (more.length > 0) throw new CliError('usage', `several consumers retry ${safe(id)}: add --consumer`)
+  const { consumer, source } = trace
+  const result = as === 'done' ? await resultOf(effect, options, io) : {}
+  if (!options.dryRun)
+    await hapax.failed.correct({ consumer, source, id }, { effect, as, ...result, by: byOf(options) })
+  conclude(id, effect, as, options, io)
+  return 0
 }
 
 function decision({ done, notDone, retry, result }: SettleCommand): SettleOptions['as'] {

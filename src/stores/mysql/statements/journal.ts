@@ -58,6 +58,16 @@ where e.consumer = ? and e.message_key = ? and e.name = ?
   and f.replaced_by is null for update`,
       (effect, { state }) => [...ofEffect(effect), state],
     ),
+    lockSettled: statement(
+      `
+select e.token, r.source, r.id, r.type from ${inbox} as i
+straight_join ${effects} as e on e.consumer = i.consumer and e.message_key = i.message_key
+join ${receipts} as r on r.consumer = e.consumer and r.message_key = e.message_key
+where i.consumer = ? and i.message_key = ? and e.name = ?
+  and e.state in ('done', 'not-done') and e.error like '{"name":"Settled"%'
+  and i.held_at is null and (i.lease_token is null or i.available_at <= ${NOW}) for update`,
+      (effect) => ofEffect(effect),
+    ),
     of: statement(
       `
 select name, state, token, attempts, result, error, ${MS('first_at')} as first_at, ${MS('last_at')} as last_at

@@ -56,6 +56,17 @@ where e.consumer = $1::text and e.message_key = $2::uuid and e.name = $3::text
 for update of e, f`,
       (effect, { state }) => [...ofEffect(effect), state],
     ),
+    lockSettled: statement(
+      `
+select e.token::text as token, r.source, r.id, r.type from ${schema}.inbox i
+join ${schema}.effects e on e.consumer = i.consumer and e.message_key = i.message_key
+join ${schema}.receipts r on r.consumer = e.consumer and r.message_key = e.message_key
+where i.consumer = $1::text and i.message_key = $2::uuid and e.name = $3::text
+  and e.state in ('done', 'not-done') and e.error like '{"name":"Settled"%'
+  and i.held_at is null and (i.lease_token is null or i.available_at <= clock_timestamp())
+for update of i, e`,
+      (effect) => ofEffect(effect),
+    ),
     of: statement(
       `
 select name, state, token::text as token, attempts, result, error, ${MS('first_at')} as first_at,

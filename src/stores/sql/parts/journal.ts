@@ -25,13 +25,17 @@ export function sqlJournal(parts: SqlParts): StoreJournal {
         asEffect({ consumer, messageKey }, row),
       ),
     settle: async (effect, end, audit) => {
-      const { rows } = await calls.short(dialect.journal.lockOpen(effect, end), ({ rows: [row] }) => {
-        if (row === undefined) return undefined
-        const about = { consumer: effect.consumer, source: asText(row['source']), id: asText(row['id']) }
-        const subject = { origin: 'inbox', ...about, type: asText(row['type']) } as const
-        return [dialect.journal.end(effect, asUuid(row['token']), end), dialect.admin.audit(audit, subject)]
-      })
-      return rows.length > 0
+      const { lockOpen, lockSettled } = dialect.journal
+      for (const locked of [lockOpen(effect, end), lockSettled(effect)]) {
+        const { rows } = await calls.short(locked, ({ rows: [row] }) => {
+          if (row === undefined) return undefined
+          const about = { consumer: effect.consumer, source: asText(row['source']), id: asText(row['id']) }
+          const subject = { origin: 'inbox', ...about, type: asText(row['type']) } as const
+          return [dialect.journal.end(effect, asUuid(row['token']), end), dialect.admin.audit(audit, subject)]
+        })
+        if (rows.length > 0) return true
+      }
+      return false
     },
   }
 }

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
-import { HapaxError, NotDone, Permanent } from '../../../base/index.ts'
+import { HapaxError, isHapaxError, NotDone, Permanent } from '../../../base/index.ts'
 import { messageKey } from '../../../message/index.ts'
 import { altered } from '../../altered.ts'
 import type { Case } from '../case.ts'
 import { AT_ONCE, assertOutcome, assertRejects, gate, ping } from '../world.ts'
 import { policies } from './policies.ts'
-import { leased, Provider, states, work } from './world.ts'
+import { leased, Provider, seqOf, states, work } from './world.ts'
 
 const errors: readonly Case[] = [
   {
@@ -237,6 +237,51 @@ const misuse: readonly Case[] = [
       await world.assertPlaces('a', ['receipt', 'effect'])
       const audit = (await hapax.explain('a')).filter(({ where }) => where === 'audit')
       assert.equal(audit.filter((each) => 'action' in each && each.action === 'settle').length, 3)
+    },
+  },
+  {
+    name: 'a wrong decision about a call can be corrected while its message is retried, unless a worker has it in hand',
+    run: async (world) => {
+      const hapax = world.hapax()
+      const [seen, inside]: [unknown[], unknown[]] = [[], []]
+      const message = { consumer: 'billing', source: '/sender', id: 'a' }
+      const corrected = (more: object): Promise<void> =>
+        hapax.failed.correct(message, { effect: 'send', as: 'done', by: { actor: 'ada' }, ...more })
+      const sms = leased(
+        world,
+        async (ctx) => {
+          const sent = await ctx.effect<unknown>('send', () => {
+            throw new Error('timeout')
+          })
+          seen.push(sent)
+          const refused = await corrected({ result: 'meanwhile' }).catch((error: unknown) => error)
+          inside.push(isHapaxError(refused, 'conflict'))
+          if (sent !== 'SM1') throw new Error('not the id that it needs')
+        },
+        { hapax, retry: { attempts: 10, minDelayMs: 3_600_000, maxDelayMs: 3_600_000 } },
+      )
+      assertOutcome(await sms.handle(ping('a')), 'held', 'unknown-effect')
+      await assertRejects(hapax.failed.correct({ ...message, id: 'b' }, { effect: 'send', as: 'done' }), 'not-found')
+      const [failed] = await hapax.failed.list()
+      await hapax.failed.settle(failed?.seq ?? '', { effect: 'send', as: 'done' })
+      await work(world, sms)
+      assert.deepEqual(await hapax.failed.list(), [])
+      await corrected({ result: 'wrong' })
+      await corrected({ result: 'SM1' })
+      await assertRejects(hapax.failed.correct(message, { effect: 'other', as: 'done' }), 'not-found')
+      await hapax.messages.retry('inbox', await seqOf(world, 'a'))
+      await work(world, sms)
+      assert.deepEqual(
+        [seen, inside],
+        [
+          [undefined, 'SM1'],
+          [true, true],
+        ],
+      )
+      await assertRejects(corrected({ result: 'late' }), 'conflict')
+      await world.assertPlaces('a', ['receipt', 'effect'])
+      const audit = (await hapax.explain('a')).filter((each) => each.where === 'audit' && each.action === 'settle')
+      assert.equal(audit.length, 3)
     },
   },
   {
