@@ -29,6 +29,8 @@ async function project(context: TestContext, line: keyof typeof versions): Promi
     '@nestjs/platform-express': nest,
     ...more,
     '@nestjs/terminus': terminus,
+    'class-transformer': devDependencies['class-transformer'],
+    'class-validator': devDependencies['class-validator'],
     'reflect-metadata': devDependencies['reflect-metadata'],
     rxjs: devDependencies.rxjs,
     typescript: devDependencies.typescript,
@@ -48,17 +50,21 @@ async function project(context: TestContext, line: keyof typeof versions): Promi
 /** An application as people write it, on either platform: it handles a message and requests, and ends by a signal. */
 const app = `
 import 'reflect-metadata'
-import { Body, Controller, type CanActivate, type ExecutionContext, Get, Injectable, Module, type OnApplicationShutdown, Post, UseGuards } from '@nestjs/common'
+import { Body, Controller, type CanActivate, type ExecutionContext, Get, Injectable, Module, type OnApplicationShutdown, Post, UseGuards, ValidationPipe } from '@nestjs/common'
 import { NestFactory } from '@nestjs/core'
 import { ExpressAdapter } from '@nestjs/platform-express'
 import { FastifyAdapter } from '@nestjs/platform-fastify'
 import { HealthCheck, HealthCheckService, TerminusModule } from '@nestjs/terminus'
-import { createHapax, defineMessage, type HandlerContext, type Hapax } from 'hapax'
+import { IsString } from 'class-validator'
+import { createHapax, defineMessage, type HandlerContext, type Hapax, silentLogger } from 'hapax'
 import type { HttpContext } from 'hapax/contracts'
 import { HapaxConsoleModule, HapaxHealth, HapaxModule, HapaxRunner, Idempotent, IdempotentContext, InjectHapax, OnMessage } from 'hapax/nestjs'
 import { sqlite, type SqliteTx } from 'hapax/sqlite'
 
-interface Order { orderId: string }
+class Order {
+  @IsString()
+  orderId!: string
+}
 const OrderPlaced = defineMessage<Order>('order.placed')
 const Shipped = defineMessage<Order>('order.shipped')
 
@@ -115,7 +121,7 @@ class Orders {
   imports: [
     TerminusModule,
     HapaxModule.forRootAsync({
-      useFactory: () => ({ hapax: createHapax({ store: sqlite({ path: ':memory:' }), source: '/shop', delivery: 'local' }), migrate: true }),
+      useFactory: () => ({ hapax: createHapax({ store: sqlite({ path: ':memory:' }), source: '/shop', delivery: 'local', logger: silentLogger }), migrate: true }),
     }),
     HapaxConsoleModule.forRoot({
       authorize: (request) => (request.headers.get('authorization') === 'ada' ? { actor: 'ada', role: 'operator' } : null),
@@ -135,6 +141,7 @@ async function main(): Promise<void> {
     await tx.query('create table orders (id text)')
     await tx.query('create table invoices (id text)')
   })
+  nest.useGlobalPipes(new ValidationPipe())
   nest.enableShutdownHooks()
   await nest.listen(0, '127.0.0.1')
   const url = (await nest.getUrl()) + '/orders'
@@ -145,6 +152,7 @@ async function main(): Promise<void> {
   }
   const message = { id: 'm1', source: '/warehouse', type: 'order.shipped', data: { orderId: 'S1' } }
   console.log((await runner.consumer('billing').handle(message)).status, (await runner.consumer('billing').handle(message)).status)
+  console.log((await runner.consumer('billing').handle({ ...message, id: 'm2', data: { orderId: 7 } })).error?.message)
   await runner.worker?.drain()
   for (const table of ['orders', 'invoices']) {
     const { rows } = await hapax.transaction((tx) => tx.query('select id from ' + table + ' order by id'))
@@ -166,6 +174,7 @@ const PRINTED = `201 null {"placed":"A1","by":"alice"}
 201 true {"placed":"A1","by":"alice"}
 422 null {"type":"about:blank","title
 processed duplicate
+Bad Request Exception: orderId must be a string
 A1
 no. A1, no. S1
 up
