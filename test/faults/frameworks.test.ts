@@ -63,7 +63,9 @@ const effects = async (checker: Checker): Promise<number> => (await countEffects
 
 const store = durableStores().includes('postgres') ? 'postgres' : 'mysql'
 
-describe.each(oneInTest(['Express', 'Fastify', 'Hono', 'Koa', 'Next.js'], 'Express'))('%s', (framework) => {
+const frameworks = ['Express', 'Express 4', 'Fastify', 'Hono', 'Koa', 'Next.js']
+
+describe.each(oneInTest(frameworks, 'Express'))('%s', (framework) => {
   it('an application that is terminated in the middle of 1,000 requests and handlers loses nothing and doubles nothing', async ({
     signal,
   }) => {

@@ -3,6 +3,7 @@ import { serve as serveHono } from '@hono/node-server'
 import { Module } from '@nestjs/common'
 import { NestFactory } from '@nestjs/core'
 import express from 'express'
+import express4 from 'express4'
 import fastify from 'fastify'
 import { createHapax, type Hapax, silentLogger } from 'hapax'
 import { createConsole } from 'hapax/console'
@@ -33,6 +34,9 @@ const PLACES: Readonly<Record<string, (handler: FetchHandler, path: string) => P
   'Express 5': (handler, path) => served(express().use(path, toExpress(handler), express.json())),
   'Express 5, inside a router': (handler, path) =>
     served(express().use(path, express.Router().use('/', toExpress(handler)))),
+  'Express 4': (handler, path) => served(express4().use(path, toExpress(handler), express4.json())),
+  'Express 4, inside a router': (handler, path) =>
+    served(express4().use(path, express4.Router().use('/', toExpress(handler)))),
   'Fastify 5': async (handler, path) => {
     const app = fastify()
     const base = path === '/' ? '' : path

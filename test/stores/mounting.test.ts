@@ -8,6 +8,7 @@ import {
 } from 'node:http2'
 import { createConnection } from 'node:net'
 import express, { type ErrorRequestHandler } from 'express'
+import express4 from 'express4'
 import fastify, { type FastifyInstance } from 'fastify'
 import { type FetchHandler, type MountOptions, toExpress, toFastify, toNode } from 'hapax/http'
 import Koa from 'koa'
@@ -52,6 +53,10 @@ async function posted(
 describe('a body parser that was first', () => {
   const parsed: [name: string, serve: (handler: FetchHandler, options: MountOptions) => Promise<string>][] = [
     ['express.json()', (handler, options) => served(express().use(express.json(), toExpress(handler, options)))],
+    [
+      'express.json() of Express 4',
+      (handler, options) => served(express4().use(express4.json(), toExpress(handler, options))),
+    ],
     [
       'express.text()',
       (handler, options) => served(express().use(express.text({ type: '*/*' }), toExpress(handler, options))),
@@ -118,7 +123,15 @@ describe('a body parser that was first', () => {
         return served(express().use(express.json({ verify }), toExpress(echo)))
       },
     ],
+    [
+      'express.json() of Express 4 with verify',
+      () => {
+        const verify = (req: object, _: unknown, bytes: Buffer): void => void Object.assign(req, { rawBody: bytes })
+        return served(express4().use(express4.json({ verify }), toExpress(echo)))
+      },
+    ],
     ['express.raw()', () => served(express().use(express.raw({ type: '*/*' }), toExpress(echo)))],
+    ['express.raw() of Express 4', () => served(express4().use(express4.raw({ type: '*/*' }), toExpress(echo)))],
     [
       'a parser of Fastify for bytes',
       () =>
@@ -154,8 +167,11 @@ describe('a body parser that was first', () => {
     expect(await posted(url)).toMatchObject({ status: 500, code: 'body-consumed' })
   })
 
-  it('does no harm where there is no body', async () => {
-    const url = await served(express().use(express.json(), toExpress(echo)))
+  it.for([
+    ['Express 5', express],
+    ['Express 4', express4],
+  ] as const)('does no harm where there is no body, on %s', async ([, framework]) => {
+    const url = await served(framework().use(framework.json(), toExpress(echo)))
     expect(await posted(url, null)).toMatchObject({ status: 200, text: '' })
     expect((await fetch(url)).status).toBe(200)
     const connection = new RawConnection(url)
@@ -219,11 +235,12 @@ describe('what a handler does wrong', () => {
     const uncaught = uncaughtErrors()
     const rescue: ErrorRequestHandler = (error, _req, res, _next) => void res.status(418).send(String(error))
     const onExpress = await served(express().use(toExpress(handler)).use(rescue))
+    const onExpress4 = await served(express4().use(toExpress(handler)).use(rescue))
     const inFastify = await onFastify((app) => {
       app.setErrorHandler((error, _request, reply) => reply.code(418).send(String(error)))
       app.all('/*', toFastify(handler))
     })
-    for (const url of [onExpress, inFastify]) {
+    for (const url of [onExpress, onExpress4, inFastify]) {
       for (const path of Object.keys(wrong)) {
         const response = await fetch(url + path)
         expect([path, response.status]).toEqual([path, 418])
@@ -248,12 +265,14 @@ describe('what a handler does wrong', () => {
 
 describe('in a framework', () => {
   it('the URL is the one that the client asked for, also in a router of Express', async () => {
-    const router = express.Router().post(
-      '/orders',
-      toExpress((request) => new Response(request.url)),
-    )
-    const url = await served(express().use('/api/v1', router))
-    expect(await posted(`${url}/api/v1/orders?a=1`)).toMatchObject({ text: `${url}/api/v1/orders?a=1` })
+    for (const framework of [express, express4]) {
+      const router = framework.Router().post(
+        '/orders',
+        toExpress((request) => new Response(request.url)),
+      )
+      const url = await served(framework().use('/api/v1', router))
+      expect(await posted(`${url}/api/v1/orders?a=1`)).toMatchObject({ text: `${url}/api/v1/orders?a=1` })
+    }
   })
 
   it('headers of middlewares are sent too', async () => {

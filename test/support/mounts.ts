@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { serve as serveHono } from '@hono/node-server'
 import express from 'express'
+import express4 from 'express4'
 import fastify from 'fastify'
 import { type FetchHandler, type MountOptions, toExpress, toFastify, toNode } from 'hapax/http'
 import { Hono } from 'hono'
@@ -33,6 +34,7 @@ export interface MountPlace {
 export const adapted: readonly MountPlace[] = [
   { name: 'node:http', serve: (handler, options) => listening(toNode(handler, options)) },
   { name: 'Express', serve: (handler, options) => listening(express().use(toExpress(handler, options))) },
+  { name: 'Express 4', serve: (handler, options) => listening(express4().use(toExpress(handler, options))) },
   { name: 'Fastify', serve: onFastify },
   { name: 'Koa', serve: (handler, options) => listening(koa(toNode(handler, options)).callback()) },
 ]
