@@ -77,5 +77,5 @@ function mark<Shape>(
 
 /** What the decorators wrote on a method. */
 export function marksOf(method: object): readonly Marked[] {
-  return Reflect.getOwnMetadata(MARKS, method) ?? []
+  return Reflect.getMetadata(MARKS, method) ?? []
 }

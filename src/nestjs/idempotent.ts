@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
 import type { ServerResponse } from 'node:http'
 import {
   type CallHandler,
@@ -13,6 +14,7 @@ import { Observable, type Subscriber } from 'rxjs'
 import { expected, fieldOf, HapaxError } from '../base/index.ts'
 import type { Http, HttpContext, HttpOptions } from '../contracts/index.ts'
 import { problemResponse, retryAfter } from '../web/index.ts'
+import { Call, standIn } from './call.ts'
 import { HeldResponse } from './held-response.ts'
 import { fetchRequest, type NestRequest } from './nest-request.ts'
 import { type AnyHapax, opened } from './options.ts'
@@ -39,8 +41,33 @@ export interface IdempotentOptions<Req = NestRequest> extends Omit<HttpOptions, 
 export function Idempotent<Req = NestRequest>(options: IdempotentOptions<Req>): MethodDecorator {
   return (target, key, descriptor) => {
     const { scope = `${target.constructor.name}.${String(key)}`, hapax, ...others } = options
-    UseInterceptors(interceptorOf(scope, getHapaxToken(hapax), others))(target, key, descriptor)
+    const calls: Calls = new AsyncLocalStorage()
+    const method: unknown = descriptor.value
+    // Decorators above this one write on what the descriptor has.
+    if (isMethod(method)) {
+      Object.assign(descriptor, { value: observed(method, calls) })
+      Object.defineProperty(target, key, descriptor)
+    }
+    UseInterceptors(interceptorOf(scope, getHapaxToken(hapax), others, calls))(target, key, descriptor)
   }
+}
+
+/** Which call of the method is being made through Nest. */
+type Calls = AsyncLocalStorage<Call | undefined>
+
+type Method = (...args: never[]) => unknown
+
+function isMethod(value: unknown): value is Method {
+  return typeof value === 'function'
+}
+
+/** The method, which tells a call through Nest what becomes of it, whatever interceptors make of that. */
+function observed(method: Method, calls: Calls): Method {
+  return standIn(method, function (this: unknown, ...args: never[]): unknown {
+    // If the method calls itself, that is no call through Nest.
+    const direct = (): unknown => calls.run(undefined, () => method.apply(this, args))
+    return calls.getStore()?.once(direct) ?? direct()
+  })
 }
 
 /** The context of the request, for methods with `@Idempotent()`: `(@IdempotentContext() ctx: HttpContext<PgTx>)`. */
@@ -58,7 +85,7 @@ const contexts = new WeakMap<object, HttpContext<unknown>>()
 type Options<Req> = Omit<IdempotentOptions<Req>, 'scope' | 'hapax'>
 
 /** A class of its own for each method, because Nest makes interceptors, and gives each what its own class asks for. */
-function interceptorOf<Req>(scope: string, token: symbol, options: Options<Req>): Type<NestInterceptor> {
+function interceptorOf<Req>(scope: string, token: symbol, options: Options<Req>, calls: Calls): Type<NestInterceptor> {
   class IdempotentInterceptor implements NestInterceptor {
     readonly #http: Http<HttpContext<unknown>>
     readonly #requests = new WeakMap<Request, Req>()
@@ -81,7 +108,7 @@ function interceptorOf<Req>(scope: string, token: symbol, options: Options<Req>)
       this.#requests.set(request, given)
       return new Observable((subscriber) => {
         const held = new HeldResponse(responseOf(http.getResponse()))
-        const exchange = new Exchange(given, held, next, subscriber)
+        const exchange = new Exchange(given, held, next, subscriber, calls)
         this.#http
           .handle(request, (_, ctx) => exchange.run(ctx))
           .then(
@@ -111,16 +138,18 @@ class Exchange {
   readonly #held: HeldResponse
   readonly #next: CallHandler
   readonly #subscriber: Subscriber<unknown>
+  readonly #calls: Calls
   /** What the method threw, and what stood for it towards hapax. */
   #failed: { readonly error: unknown; readonly thrown: unknown } | undefined
   #returned = false
   #over = false
 
-  constructor(request: object, held: HeldResponse, next: CallHandler, subscriber: Subscriber<unknown>) {
+  constructor(request: object, held: HeldResponse, next: CallHandler, subscriber: Subscriber<unknown>, calls: Calls) {
     this.#request = request
     this.#held = held
     this.#next = next
     this.#subscriber = subscriber
+    this.#calls = calls
   }
 
   /** Calls the method, and lets Nest make the response while the transaction is open. May be called again after a conflict. */
@@ -188,8 +217,11 @@ class Exchange {
   }
 
   async #called(): Promise<unknown> {
+    const call = new Call()
     try {
-      return await lastOf(this.#next.handle())
+      const value = await this.#calls.run(call, () => lastOf(this.#next.handle()))
+      await call.finished('the method')
+      return value
     } catch (error) {
       throw this.#fails(error)
     }

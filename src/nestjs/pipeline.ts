@@ -2,22 +2,24 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import type { ExternalContextCreator } from '@nestjs/core'
 import { asError, fieldOf, HapaxError, messageOf, Permanent } from '../base/index.ts'
 import type { Item } from '../contracts/index.ts'
+import { Call, standIn } from './call.ts'
 import type { Marked } from './decorators.ts'
 import type { HapaxEnhancers } from './options.ts'
 
 /** What `context.getType()` returns in guards and interceptors around methods that take messages. */
 export const HAPAX_CONTEXT = 'hapax'
 
-/** One call of a method through Nest. */
-interface Call {
+/** A call for a message. Nest passes on only what pipes took, and they must not take the context: it travels beside them. */
+class MessageCall extends Call {
   readonly ctx: unknown
-  /** What the method returned; undefined: it was not called. */
-  result: Promise<unknown> | undefined
-  settled: boolean
+
+  constructor(ctx: unknown) {
+    super()
+    this.ctx = ctx
+  }
 }
 
-/** Pipes take the first argument only, and Nest passes on only what pipes took: the context travels beside it. */
-const calls = new AsyncLocalStorage<Call>()
+const calls = new AsyncLocalStorage<MessageCall>()
 
 /** A method of a provider that takes messages. */
 export interface Method {
@@ -36,49 +38,34 @@ export function throughNest(
   found: Method & Pick<Marked, 'kind'>,
   enhancers: Required<HapaxEnhancers>,
 ): (data: unknown, ctx: unknown) => Promise<void> {
-  const { method, kind } = found
+  const { instance, name, method } = found
+  const entry = entryOf(method, pipesOf(external, found))
   const around = { ...enhancers, filters: false }
-  const pipeline =
-    kind === 'many'
-      ? withoutPipes(external, found, entryOf(method, eachPiped(external, found)), around)
-      : withPipes(external, found, entryOf(method), around)
+  // By the name of the method Nest would find its parameters, which are piped by the entry.
+  const whole = `${name} of a message`
+  const pipeline: Pipeline = external.create(
+    instance,
+    entry,
+    whole,
+    '',
+    undefined,
+    undefined,
+    undefined,
+    around,
+    HAPAX_CONTEXT,
+  )
   return async (data, ctx) => {
-    const call: Call = { ctx, result: undefined, settled: false }
+    const call = new MessageCall(ctx)
     try {
       await calls.run(call, () => pipeline(data, ctx))
     } catch (error) {
-      throw call.result === undefined ? refusal(error) : error
+      throw call.begun ? error : refusal(error)
     }
-    if (call.result !== undefined && !call.settled) {
-      throw new HapaxError('unawaited-query', `an interceptor did not wait for ${method.name}, which is still running`)
-    }
-    await call.result
+    await call.finished(method.name)
   }
 }
 
-type Around = Required<HapaxEnhancers> & { readonly filters: boolean }
 type Pipeline = (...args: unknown[]) => Promise<unknown>
-
-function withPipes(
-  external: ExternalContextCreator,
-  found: Method,
-  callback: Method['method'],
-  around: Around,
-): Pipeline {
-  const { instance, name } = found
-  Reflect.defineMetadata(PARAMS, paramsOf(found), instance.constructor, name)
-  return external.create(instance, callback, name, PARAMS, DATA, undefined, undefined, around, HAPAX_CONTEXT)
-}
-
-function withoutPipes(
-  external: ExternalContextCreator,
-  found: Method,
-  callback: Method['method'],
-  around: Around,
-): Pipeline {
-  const { instance, name } = found
-  return external.create(instance, callback, name, undefined, undefined, undefined, undefined, around, HAPAX_CONTEXT)
-}
 
 /** Where Nest finds the parameters that pipes take: the data, and never the context. */
 const PARAMS = 'hapax:params'
@@ -102,60 +89,51 @@ function paramsOf({ instance, name }: Pick<Method, 'instance' | 'name'>): object
   return { [`${BODY}:0`]: { index: 0, data: undefined, pipes, schema } }
 }
 
-/**
- * Passes the data of each message of a group to the pipes. Nest looks types up by the name of the method: by another name it finds none,
- * and does not take the type of the array for that of the data.
- */
-function eachPiped(external: ExternalContextCreator, found: Method): (items: unknown) => Promise<unknown> {
-  const { instance, name, method } = found
-  const item = `${name} of an item`
-  Reflect.defineMetadata(PARAMS, paramsOf(found), instance.constructor, item)
-  const identity = Object.setPrototypeOf((data: unknown) => data, method)
-  const pipe: Pipeline = external.create(
+/** The pipes of a method: for its data, or for the data of each message of a group. What they refuse has failed for good. */
+function pipesOf(
+  external: ExternalContextCreator,
+  found: Method & Pick<Marked, 'kind'>,
+): (given: unknown) => Promise<unknown> {
+  const { instance, kind, method } = found
+  // Nest looks types up by the name of the method: by another one it does not take the type of an array for that of its items.
+  const name = kind === 'many' ? `${found.name} of an item` : found.name
+  Reflect.defineMetadata(PARAMS, paramsOf(found), instance.constructor, name)
+  const identity = standIn(method, (data: unknown) => data)
+  const piped: Pipeline = external.create(
     instance,
     identity,
-    item,
+    name,
     PARAMS,
     DATA,
     undefined,
     undefined,
-    { guards: false, interceptors: false, filters: false },
+    NONE,
     HAPAX_CONTEXT,
   )
-  return async (items) => {
-    const piped: Item<unknown>[] = []
-    for (const each of items as readonly Item<unknown>[]) piped.push({ ...each, data: await pipe(each.data) })
-    return piped
-  }
-}
-
-/** What Nest calls in place of the method. It inherits from it, so that guards find the metadata of the method on it. */
-function entryOf(method: Method['method'], piped?: (data: unknown) => Promise<unknown>): Method['method'] {
-  async function entry(this: unknown, data: unknown): Promise<unknown> {
-    const call = calls.getStore()
-    if (call === undefined) throw new HapaxError('broken-atomicity', `an interceptor called ${method.name} too late`)
-    // What the first call wrote is still in the transaction: one that an interceptor makes again gets what became of the first.
-    call.result ??= called(this, data, call)
-    return call.result
-  }
-  async function called(self: unknown, data: unknown, call: Call): Promise<unknown> {
+  const pipe = async (data: unknown): Promise<unknown> => {
     try {
-      const taken = piped === undefined ? data : await refusing(piped(data))
-      return await method.call(self, taken, call.ctx)
-    } finally {
-      call.settled = true
+      return await piped(data)
+    } catch (error) {
+      throw refusal(error)
     }
   }
-  Object.defineProperty(entry, 'name', { value: method.name })
-  return Object.setPrototypeOf(entry, method)
+  if (kind !== 'many') return pipe
+  return async (items) => {
+    const all: Item<unknown>[] = []
+    for (const each of items as readonly Item<unknown>[]) all.push({ ...each, data: await pipe(each.data) })
+    return all
+  }
 }
 
-async function refusing<T>(piping: Promise<T>): Promise<T> {
-  try {
-    return await piping
-  } catch (error) {
-    throw refusal(error)
-  }
+const NONE = { guards: false, interceptors: false, filters: false }
+
+/** What Nest calls in place of the method. */
+function entryOf(method: Method['method'], pipe: (data: unknown) => Promise<unknown>): Method['method'] {
+  return standIn(method, async function (this: unknown, data: unknown): Promise<unknown> {
+    const call = calls.getStore()
+    if (call === undefined) throw new HapaxError('broken-atomicity', `an interceptor called ${method.name} too late`)
+    return call.once(async () => method.call(this, await pipe(data), call.ctx))
+  })
 }
 
 /** Statuses that ask to come again. */

@@ -17,6 +17,7 @@ import {
   StreamableFile,
   type Type,
   UseGuards,
+  UseInterceptors,
 } from '@nestjs/common'
 import { NestFactory } from '@nestjs/core'
 import type { Response as ExpressResponse } from 'express'
@@ -24,7 +25,7 @@ import { createHapax, defineMessage, type Hapax, HapaxError, silentLogger } from
 import type { HttpContext } from 'hapax/contracts'
 import { HapaxModule, Idempotent, IdempotentContext, type IdempotentOptions } from 'hapax/nestjs'
 import { type SqliteTx, sqlite } from 'hapax/sqlite'
-import { from, map, merge, tap } from 'rxjs'
+import { catchError, from, map, merge, of, race, retry, tap } from 'rxjs'
 import { describe, expect, it, onTestFinished } from 'vitest'
 
 interface Order {
@@ -42,8 +43,15 @@ function orders(
   {
     options = everybody,
     decorators = [],
+    inner = [],
     manual = false,
-  }: { options?: IdempotentOptions<never>; decorators?: readonly unknown[]; manual?: boolean } = {},
+  }: {
+    options?: IdempotentOptions<never>
+    decorators?: readonly unknown[]
+    /** Above `@Idempotent()`: interceptors there are between it and the method. */
+    inner?: readonly unknown[]
+    manual?: boolean
+  } = {},
 ): Type {
   class Orders {
     place(order: Order, ctx: Ctx, res: ExpressResponse): unknown {
@@ -55,7 +63,7 @@ function orders(
   IdempotentContext()(Orders.prototype, 'place', 1)
   Res({ passthrough: !manual })(Orders.prototype, 'place', 2)
   const descriptor = Object.getOwnPropertyDescriptor(Orders.prototype, 'place') as TypedPropertyDescriptor<never>
-  for (const each of [Post(), Idempotent(options), ...decorators].toReversed())
+  for (const each of [Post(), ...inner, Idempotent(options), ...decorators].toReversed())
     (each as Decorate)(Orders.prototype, 'place', descriptor)
   return Orders
 }
@@ -288,6 +296,109 @@ describe('an interceptor that gives up rolls back, and its response is sent', ()
     expect(await post('k1')).toMatchObject({ status: 201, body: '2' })
     expect(await rows()).toHaveLength(1)
   })
+})
+
+describe('what a method throws below an interceptor', () => {
+  /** An interceptor between `@Idempotent()` and the method. */
+  const below = (intercept: (next: CallHandler) => unknown) =>
+    UseInterceptors({ intercept: (_: ExecutionContext, next: CallHandler) => intercept(next) as never })
+  const post = async (place: (order: Order, ctx: Ctx) => unknown, intercept: (next: CallHandler) => unknown) => {
+    const { post, rows } = await served(orders(place, { inner: [below(intercept)] }))
+    return { sent: await post('k1'), again: () => post('k1'), rows }
+  }
+
+  it('is rolled back and sent, also if the interceptor swallows it', async () => {
+    let calls = 0
+    const { sent, again, rows } = await post(
+      async (order, ctx) => {
+        await insert(ctx, order)
+        if (++calls === 1) throw new ConflictException('out of stock')
+        return { calls }
+      },
+      (next) => next.handle().pipe(catchError(() => of({ ok: true }))),
+    )
+    expect(sent).toMatchObject({ status: 409, body: { message: 'out of stock' } })
+    expect(await rows()).toEqual([])
+    expect(await again()).toMatchObject({ status: 201, body: { calls: 2 } })
+    expect(await rows()).toHaveLength(1)
+  })
+
+  it('is rolled back if the interceptor calls it again: it gets what became of the first call', async () => {
+    let calls = 0
+    const { sent, again, rows } = await post(
+      async (order, ctx) => {
+        await insert(ctx, order)
+        if (++calls === 1) throw new ConflictException('out of stock')
+        return { calls }
+      },
+      (next) => next.handle().pipe(retry(2)),
+    )
+    expect(sent).toMatchObject({ status: 409 })
+    expect(calls).toBe(1)
+    expect(await rows()).toEqual([])
+    expect(await again()).toMatchObject({ status: 201, body: { calls: 2 } })
+  })
+
+  it('is rolled back if the interceptor throws something else, which is sent', async () => {
+    const { sent, rows } = await post(
+      async (order, ctx) => {
+        await insert(ctx, order)
+        throw new Error('no')
+      },
+      (next) =>
+        next.handle().pipe(
+          catchError(() => {
+            throw new RequestTimeoutException('come again')
+          }),
+        ),
+    )
+    expect(sent).toMatchObject({ status: 408, body: { message: 'come again' } })
+    expect(await rows()).toEqual([])
+  })
+
+  it('does not matter any more where the interceptor answers first: the rest would be missing', async () => {
+    const inserted = Promise.withResolvers<void>()
+    const release = Promise.withResolvers<void>()
+    const { sent, rows } = await post(
+      async (order, ctx) => {
+        await insert(ctx, order)
+        inserted.resolve()
+        await release.promise
+      },
+      (next) => race(next.handle(), from(inserted.promise.then(() => 'early'))),
+    )
+    release.resolve()
+    expect(sent).toMatchObject({ status: 500 })
+    expect(await rows()).toEqual([])
+  })
+})
+
+it('a method calls itself and other methods as they are', async () => {
+  class Orders {
+    async place(order: Order, ctx: Ctx): Promise<unknown> {
+      if (order.item === 'inner') return insert(ctx, order)
+      await this.place({ item: 'inner' }, ctx)
+      await this.other({ item: 'other' }, ctx)
+      return insert(ctx, order)
+    }
+    other(order: Order, ctx: Ctx): unknown {
+      return insert(ctx, order)
+    }
+  }
+  Controller('orders')(Orders)
+  for (const name of ['place', 'other'] as const) {
+    Body()(Orders.prototype, name, 0)
+    IdempotentContext()(Orders.prototype, name, 1)
+    const decorate = [
+      Post(name === 'other' ? 'other' : ''),
+      Idempotent(everybody),
+    ].toReversed() as unknown as Decorate[]
+    const descriptor = Object.getOwnPropertyDescriptor(Orders.prototype, name) as TypedPropertyDescriptor<never>
+    for (const each of decorate) each(Orders.prototype, name, descriptor)
+  }
+  const { post, rows } = await served(Orders)
+  expect(await post('k1')).toMatchObject({ status: 201 })
+  expect(await rows()).toEqual([{ item: 'inner' }, { item: 'other' }, { item: 'book' }])
 })
 
 it('a status of the method itself is kept, whatever it is', async () => {
