@@ -11,6 +11,7 @@ import { isLost, judge, outcome, type Verdict } from './verdict.ts'
 
 /** How many infrastructure errors in a row an inbox message survives. They use up no attempts, but must not go on for ever. */
 const MAX_LOST = 20
+const STOPPED = 'the worker stopped before the handler had finished; the message is put back'
 
 /**
  * Records every delivery that did not end in the commit of its handler: retries, failures, conflicts, stored messages. Each is written in
@@ -294,7 +295,8 @@ export class Recorder<Tx> {
     if (kind === 'busy') return this.#reporter.busy(stored, error)
     const { events, logger } = this.#engine
     const event = { consumer: this.#consumer, message: ref(stored) }
-    logger.warn({ ...aboutOf(event), ...errorFields(error) }, 'the transaction was lost; the message is put back')
+    if (isHapaxError(error) && error.fields['stopped'] === true) logger.info(aboutOf(event), STOPPED)
+    else logger.warn({ ...aboutOf(event), ...errorFields(error) }, 'the transaction was lost; the message is put back')
     events.emit('rolled-back', () => ({ ...event, error }))
     return outcome('rolled-back', error)
   }

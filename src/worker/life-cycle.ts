@@ -269,5 +269,6 @@ export async function unlessStopped(signal: AbortSignal, work: () => Promise<voi
 
 /** Why a handler is told to stop. */
 export function stopped(): HapaxError {
-  return new HapaxError('transaction-lost', 'the worker was stopped before the handler had finished')
+  const fields = { stopped: true }
+  return new HapaxError('transaction-lost', 'the worker was stopped before the handler had finished', { fields })
 }

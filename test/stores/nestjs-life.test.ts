@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { ConsoleLogger, type INestApplicationContext, Module, type ModuleMetadata } from '@nestjs/common'
 import { NestFactory } from '@nestjs/core'
 import { HealthCheckService, TerminusModule } from '@nestjs/terminus'
-import { createHapax, defineMessage, type HandlerContext, type Hapax, silentLogger } from 'hapax'
+import { createHapax, defineMessage, type HandlerContext, type Hapax, type Logger, silentLogger } from 'hapax'
 import {
   HAPAX,
   HapaxHealth,
@@ -20,9 +20,9 @@ import { provided } from '../support/nest.ts'
 const OrderPlaced = defineMessage<{ orderId: string }>('order.placed')
 type Shop = Hapax<SqliteTx>
 
-function shop(): HapaxModuleOptions & { hapax: Shop } {
+function shop(logger: Logger = silentLogger): HapaxModuleOptions & { hapax: Shop } {
   const store = sqlite({ path: ':memory:' })
-  return { hapax: createHapax({ store, source: '/shop', delivery: 'local', logger: silentLogger }), migrate: true }
+  return { hapax: createHapax({ store, source: '/shop', delivery: 'local', logger }), migrate: true }
 }
 
 /** An application of this module, until the end of the test. */
@@ -144,12 +144,20 @@ describe('the application shuts down', () => {
       }
     }
     provided(Orders, { methods: { onOrder: [OnMessage(OrderPlaced, { consumer: 'orders' })] } })
-    const options = { ...shop(), shutdownMs: 1 }
+    const logged: string[] = []
+    const at = (level: string) => (_: object, message: string) => void logged.push(`${level}: ${message}`)
+    const logger = { debug: () => {}, info: at('info'), warn: at('warn'), error: at('error') }
+    const options = { ...shop(logger), shutdownMs: 1 }
     const app = await started({ imports: [HapaxModule.forRoot(options)], providers: [Orders] })
     await place(options.hapax, 'A1')
     await running.promise
     await app.close()
     expect(reason).toMatchObject({ code: 'transaction-lost' })
+    expect(logged).toEqual([
+      'info: the worker has started',
+      'info: the worker stopped before the handler had finished; the message is put back',
+      'info: the worker has stopped',
+    ])
   })
 
   it('before it has started, or twice', async () => {
