@@ -1,4 +1,4 @@
-import { expected, fieldOf, flag, noOthers, object, positiveInteger } from '../base/index.ts'
+import { expected, fieldOf, flag, HapaxError, isHapaxError, noOthers, object, positiveInteger } from '../base/index.ts'
 import type {
   ClaimHandler,
   Consumer,
@@ -144,9 +144,50 @@ export function hapaxOf(options: HapaxModuleOptions): AnyHapax {
   object('options of HapaxModule', options)
   const { hapax: given, ...rest } = options
   const others = Object.fromEntries(Object.entries(rest).filter(([name]) => !SETTINGS.some((each) => each === name)))
+  for (const each of relaysOf(options)) refuseUsed('the relay', each)
   if (given === undefined) return make({ logger: nestLogger(), ...others })
   noOthers('options of HapaxModule', options, ['hapax', ...SETTINGS])
+  refuseUsed('hapax', given)
+  // Its consumers are those of one application.
+  used.add(given)
   return given
+}
+
+/** What belonged to an application, which closes it: it does not open again. */
+const used = new WeakSet<object>()
+
+/** Remembers what an application has closed. */
+export function closed(options: HapaxModuleOptions): void {
+  for (const each of [fieldOf(options, 'store'), ...relaysOf(options)]) if (isObject(each)) used.add(each)
+}
+
+/** Throws if the store was closed with an earlier application. One on a pool of the user's is as good as before. */
+export async function refuseClosedStore(options: HapaxModuleOptions, hapax: OpenHapax): Promise<void> {
+  const store = fieldOf(options, 'store')
+  if (!isObject(store) || !used.has(store)) return
+  try {
+    await hapax.status()
+  } catch (error) {
+    if (isHapaxError(error, 'closed') || isHapaxError(error, 'store-unavailable')) throw usedBefore('store', error)
+    throw error
+  }
+}
+
+function relaysOf({ worker }: HapaxModuleOptions): readonly unknown[] {
+  return [fieldOf(worker, 'relay'), ...Object.values(fieldOf(worker, 'relays') ?? {})]
+}
+
+function refuseUsed(what: string, given: unknown): void {
+  if (isObject(given) && used.has(given)) throw usedBefore(what)
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null
+}
+
+function usedBefore(what: string, cause?: unknown): HapaxError {
+  const message = `expected ${what} to be new for each application, got that of an earlier one, which closes it`
+  return new HapaxError('invalid-option', `${message}: make it in HapaxModule.forRootAsync({ useFactory })`, { cause })
 }
 
 /** The options are checked by `createHapax`, with the kind of store that they name. */

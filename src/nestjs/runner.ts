@@ -11,7 +11,16 @@ import { expected, HapaxError, systemClock, within } from '../base/index.ts'
 import type { Worker } from '../contracts/index.ts'
 import { type AnyConsumer, type Registered, register } from './consumers.ts'
 import { discover, type Found } from './discovery.ts'
-import { type AnyHapax, type HapaxModuleOptions, type OpenHapax, opened, type Settings, settingsOf } from './options.ts'
+import {
+  type AnyHapax,
+  closed,
+  type HapaxModuleOptions,
+  type OpenHapax,
+  opened,
+  refuseClosedStore,
+  type Settings,
+  settingsOf,
+} from './options.ts'
 import { getHapaxToken, getRunnerToken } from './tokens.ts'
 
 /** What a runner needs of Nest. */
@@ -32,6 +41,7 @@ export class HapaxRunner
   readonly name: string
   readonly #hapax: OpenHapax
   readonly #settings: Settings
+  readonly #options: HapaxModuleOptions
   readonly #nest: Nest
   readonly #logger = new Logger('HapaxModule')
   #registered: ReadonlyMap<string, Registered> = new Map()
@@ -44,6 +54,7 @@ export class HapaxRunner
     this.name = name
     this.#hapax = opened(hapax)
     this.#settings = settingsOf(options)
+    this.#options = options
     this.#nest = nest
   }
 
@@ -77,6 +88,7 @@ export class HapaxRunner
     for (const each of found) refuseLost(each, tokens)
     const own = found.filter(({ hapax }) => hapax === this.name)
     this.#registered = register(this.#hapax, own, this.#settings, external)
+    await refuseClosedStore(this.#options, this.#hapax)
     if (this.#settings.migrate) await this.#hapax.migrate?.()
   }
 
@@ -109,6 +121,7 @@ export class HapaxRunner
     const late = (): void =>
       this.#logger.warn('hapax was not closed in time: a transaction or a request is still running')
     await within(systemClock, left, this.#hapax.close(), late)
+    closed(this.#options)
   }
 
   #newWorker(): Worker | undefined {

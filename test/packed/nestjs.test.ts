@@ -133,6 +133,8 @@ class Orders {
 class App {}
 
 async function main(): Promise<void> {
+  // As the e2e test of a new project does before each of its cases.
+  await (await (await NestFactory.create(App, { logger: false })).init()).close()
   const adapter = process.argv[2] === 'fastify' ? new FastifyAdapter() : new ExpressAdapter()
   const nest = await NestFactory.create(App, adapter, { logger: ['error', 'warn'] })
   const runner = nest.get(HapaxRunner)
@@ -178,7 +180,7 @@ Bad Request Exception: orderId must be a string
 A1
 no. A1, no. S1
 up
-200 ada 404 {"count":0}
+200 ada 404 {"count":1}
 ends by SIGTERM
 `
 

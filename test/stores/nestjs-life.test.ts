@@ -1,8 +1,9 @@
 import { once } from 'node:events'
-import { ConsoleLogger, type INestApplicationContext, Module, type ModuleMetadata } from '@nestjs/common'
+import { ConsoleLogger, type INestApplicationContext, Module, type ModuleMetadata, type Type } from '@nestjs/common'
 import { NestFactory } from '@nestjs/core'
 import { HealthCheckService, TerminusModule } from '@nestjs/terminus'
 import { createHapax, defineMessage, type HandlerContext, type Hapax, type Logger, silentLogger } from 'hapax'
+import { memoryBroker } from 'hapax/memory-broker'
 import {
   HAPAX,
   HapaxHealth,
@@ -12,9 +13,12 @@ import {
   HapaxRunner,
   OnMessage,
 } from 'hapax/nestjs'
+import { postgres } from 'hapax/postgres'
 import { type SqliteTx, sqlite } from 'hapax/sqlite'
+import { Pool } from 'pg'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { until } from '../../src/testing/wait.ts'
+import { durableStores, makePlace } from '../support/databases.ts'
 import { provided } from '../support/nest.ts'
 
 const OrderPlaced = defineMessage<{ orderId: string }>('order.placed')
@@ -198,6 +202,89 @@ describe('health', () => {
     expect(await check()).toMatchObject({ status: 'ok', details: { hapax: { status: 'up' } } })
     await options.hapax.close()
     await expect(check()).rejects.toMatchObject({ response: { status: 'error' } })
+  })
+})
+
+describe('a second application of one module class', () => {
+  class Orders {
+    onOrder(): void {}
+  }
+  provided(Orders, { methods: { onOrder: [OnMessage(OrderPlaced, { consumer: 'orders' })] } })
+  const opened = async (App: Type): Promise<INestApplicationContext> =>
+    NestFactory.createApplicationContext(App, { logger: false, abortOnError: false })
+
+  it('has what a factory makes, as in the tests that a new project begins with', async () => {
+    class App {}
+    const broker = memoryBroker()
+    const useFactory = () => ({
+      store: sqlite({ path: ':memory:' }),
+      source: '/shop',
+      migrate: true,
+      logger: silentLogger,
+      worker: { relay: broker.topic('shop') },
+      consumers: { orders: { from: broker.queue('orders', { topic: 'shop' }) } },
+    })
+    Module({ imports: [HapaxModule.forRootAsync({ useFactory })], providers: [Orders] })(App)
+    for (const orderId of ['A1', 'A2', 'A3']) {
+      const app = await opened(App)
+      const hapax = app.get<Shop>(HAPAX)
+      const processed = new Promise((resolve) => void hapax.events.on('processed', resolve))
+      await place(hapax, orderId)
+      await processed
+      await app.close()
+    }
+  })
+
+  it('is refused what an earlier one has closed, with what to do', async () => {
+    const given = shop()
+    const store = sqlite({ path: ':memory:' })
+    const relay = memoryBroker().topic('shop')
+    const made = () => ({ store: sqlite({ path: ':memory:' }), source: '/shop', migrate: true, logger: silentLogger })
+    const constants: [what: string, options: () => HapaxModuleOptions][] = [
+      ['hapax', () => given],
+      ['store', () => ({ ...made(), store })],
+      ['the relay', () => ({ ...made(), worker: { relay } })],
+      ['the relay', () => ({ ...made(), worker: { relays: { shop: relay } } })],
+    ]
+    for (const [what, options] of constants) {
+      class App {}
+      Module({ imports: [HapaxModule.forRootAsync({ useFactory: options })] })(App)
+      const first = await opened(App).catch(() => undefined)
+      await first?.close()
+      await expect(opened(App)).rejects.toMatchObject({
+        code: 'invalid-option',
+        message: expect.stringContaining(`expected ${what} to be new for each application`),
+      })
+    }
+  })
+})
+
+describe.each(durableStores().filter((name) => name === 'postgres'))('a second application on %s', (name) => {
+  const twice = async (store: ReturnType<typeof postgres>): Promise<INestApplicationContext> => {
+    class App {}
+    const useFactory = () => ({ store, source: '/shop', migrate: true, logger: silentLogger })
+    Module({ imports: [HapaxModule.forRootAsync({ useFactory })] })(App)
+    const open = () => NestFactory.createApplicationContext(App, { logger: false, abortOnError: false })
+    await (await open()).close()
+    return open()
+  }
+
+  it('is refused a store that an earlier one has closed', async () => {
+    await using checker = await makePlace(name)
+    const { url, schema } = checker.place
+    await expect(twice(postgres({ url, schema }))).rejects.toMatchObject({
+      code: 'invalid-option',
+      message: expect.stringContaining('expected store to be new for each application'),
+    })
+  })
+
+  it('may have a store on a pool that is not its own', async () => {
+    await using checker = await makePlace(name)
+    const pool = new Pool({ connectionString: checker.place.url })
+    const app = await twice(postgres({ pool, schema: checker.place.schema }))
+    expect((await app.get<Hapax<unknown>>(HAPAX).status()).consumers).toEqual([])
+    await app.close()
+    await pool.end()
   })
 })
 
