@@ -9,11 +9,14 @@ import {
   Feed,
   inGroups,
   isWebhook,
+  listenerOf,
+  type OutcomeListener,
   Outcomes,
   Registry,
   Reporter,
   refuseDisabled,
   reportUnavailable,
+  type Settled,
   Turns,
   unknownHandler,
   WebhookFeed,
@@ -129,14 +132,22 @@ export class ClaimConsumerCore implements ClaimConsumer, Fed {
     return this.handle(message)
   }
 
-  /** Takes deliveries, claimed together. Outcomes are in the order of the messages; `signal` tells the handlers to stop. */
-  handleMany(messages: readonly IncomingMessage[], signal?: AbortSignal): Promise<readonly Outcome[]> {
-    return this.#engine.activity.during(() => this.#handleMany(messages, signal))
+  /**
+   * Takes deliveries, claimed together. Outcomes are in the order of the messages; `signal` tells the handlers to stop, `settled` hears of
+   * each outcome as soon as it is known.
+   */
+  handleMany(
+    messages: readonly IncomingMessage[],
+    signal?: AbortSignal,
+    settled?: Settled,
+  ): Promise<readonly Outcome[]> {
+    return this.#engine.activity.during(() => this.#handleMany(messages, signal, settled))
   }
 
   async #handleMany(
     messages: readonly IncomingMessage[],
     signal: AbortSignal | undefined,
+    settled: Settled | undefined,
   ): Promise<readonly Outcome[]> {
     if (!Array.isArray(messages)) expected('messages', 'an array', messages)
     refuseDisabled(this.name, this.settings)
@@ -145,18 +156,23 @@ export class ClaimConsumerCore implements ClaimConsumer, Fed {
     this.#turns.refuseNested(entries)
     if (entries.length === 0) return []
     const unique = distinct(entries)
-    const outcomes = await this.#engine.outages.during(() => this.#inGroups(unique, signal))
+    const listener = listenerOf(entries, settled)
+    const outcomes = await this.#engine.outages.during(() => this.#inGroups(unique, signal, listener))
     return allOutcomes(entries, unique, outcomes, (stored, before) => this.#work.takenBefore(stored, before))
   }
 
-  async #inGroups(entries: readonly Received[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
-    if (entries.length <= CLAIMED_TOGETHER) return this.#group(entries, signal)
+  async #inGroups(
+    entries: readonly Received[],
+    signal: AbortSignal | undefined,
+    listener: OutcomeListener | undefined,
+  ): Promise<readonly Outcome[]> {
+    if (entries.length <= CLAIMED_TOGETHER) return this.#group(entries, signal, listener)
     const results: (readonly Outcome[])[] = []
     await inParallel(
       inGroups(entries, () => CLAIMED_TOGETHER),
       GROUPS_AT_ONCE,
       async (group, index) => {
-        results[index] = await this.#group(group, signal)
+        results[index] = await this.#group(group, signal, listener)
       },
     )
     return results.flat()
@@ -201,14 +217,18 @@ export class ClaimConsumerCore implements ClaimConsumer, Fed {
   }
 
   /** Messages that another call is working on, and types of other processes, are taken apart, so that they do not delay the rest. */
-  async #group(entries: readonly Received[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
+  async #group(
+    entries: readonly Received[],
+    signal: AbortSignal | undefined,
+    listener: OutcomeListener | undefined,
+  ): Promise<readonly Outcome[]> {
     const apart = entries.filter((entry) => this.#turns.isHeld(entry.stored) || !this.#isOurs(entry))
     try {
-      if (apart.length === 0) return await this.#take(entries, signal)
+      if (apart.length === 0) return await this.#take(entries, signal, listener)
       const together = entries.filter((entry) => !apart.includes(entry))
       const [outcomes, ...others] = await Promise.all([
-        together.length === 0 ? [] : this.#take(together, signal),
-        ...apart.map((entry) => this.#apart(entry, signal)),
+        together.length === 0 ? [] : this.#take(together, signal, listener),
+        ...apart.map((entry) => this.#apart(entry, signal, listener)),
       ])
       const all = new Outcomes<Received>()
       all.add(together, outcomes)
@@ -220,17 +240,25 @@ export class ClaimConsumerCore implements ClaimConsumer, Fed {
     }
   }
 
-  #take(entries: readonly Received[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
+  #take(
+    entries: readonly Received[],
+    signal: AbortSignal | undefined,
+    listener: OutcomeListener | undefined,
+  ): Promise<readonly Outcome[]> {
     const messages = entries.map(({ stored }) => stored)
-    return this.#turns.run(messages, () => this.#work.take(entries, signal))
+    return this.#turns.run(messages, () => this.#work.take(entries, signal, listener))
   }
 
-  async #apart(entry: Received, signal: AbortSignal | undefined): Promise<Outcome> {
+  async #apart(
+    entry: Received,
+    signal: AbortSignal | undefined,
+    listener: OutcomeListener | undefined,
+  ): Promise<Outcome> {
     if (!this.#isOurs(entry)) {
       if (await this.#work.isElsewhere(entry.stored.type)) return this.#work.notHere(entry)
       if (this.settings.unknown === 'ignore') return new Reporter(this.#engine, this.name).ignored(entry.stored)
     }
-    const [outcome] = await this.#take([entry], signal)
+    const [outcome] = await this.#take([entry], signal, listener)
     return present(outcome, 'the outcome of a message')
   }
 

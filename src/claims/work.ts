@@ -12,7 +12,7 @@ import {
   present,
   Semaphore,
 } from '../base/index.ts'
-import type { ConsumerSettings, Registered, Registry } from '../consumer/index.ts'
+import type { ConsumerSettings, OutcomeListener, Registered, Registry } from '../consumer/index.ts'
 import {
   aboutOf,
   asFarAsStorable,
@@ -144,11 +144,17 @@ export class ClaimedWork {
   }
 
   /** Takes distinct deliveries: claims them together, and works on those whose claim was granted. */
-  async take(entries: readonly Received[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
+  async take(
+    entries: readonly Received[],
+    signal: AbortSignal | undefined,
+    listener?: OutcomeListener,
+  ): Promise<readonly Outcome[]> {
     const claims = await this.#claimed(entries)
-    const outcomes = entries.map((entry, index) =>
-      this.#taken(entry, present(claims[index], 'a claim of each message'), signal),
-    )
+    const outcomes = entries.map(async (entry, index) => {
+      const outcome = await this.#taken(entry, present(claims[index], 'a claim of each message'), signal)
+      listener?.(entry.stored, outcome)
+      return outcome
+    })
     try {
       return await Promise.all(outcomes)
     } catch (error) {

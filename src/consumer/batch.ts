@@ -4,6 +4,22 @@ import { present } from '../base/index.ts'
 import type { Outcome } from '../contracts/index.ts'
 import type { Received, StoredMessage } from '../message/index.ts'
 
+/** Hears of an outcome as soon as it is known: that of the message at this place. */
+export type Settled = (index: number, outcome: Outcome) => void
+
+/** The same for whoever knows messages by themselves. */
+export type OutcomeListener = (stored: StoredMessage, outcome: Outcome) => void
+
+/** Tells the outcomes of messages, of which these are the first copies. */
+export function listenerOf(entries: readonly Received[], settled: Settled | undefined): OutcomeListener | undefined {
+  if (settled === undefined) return undefined
+  const places = new Map(entries.map(({ stored }, index) => [stored, index]))
+  return (stored, outcome) => {
+    const place = places.get(stored)
+    if (place !== undefined) settled(place, outcome)
+  }
+}
+
 /** The first copy of each message. The same array if there are no others, which is the usual case. */
 export function distinct(entries: readonly Received[]): readonly Received[] {
   if (entries.length === 1) return entries
@@ -49,6 +65,12 @@ export function* inGroups<T>(items: readonly T[], size: () => number): Generator
 /** Outcomes that are known, by what they are the outcomes of. */
 export class Outcomes<K> {
   readonly #known = new Map<K, Outcome>()
+  readonly #listener: ((key: K, outcome: Outcome) => void) | undefined
+
+  /** `listener` hears of each as soon as it is known. */
+  constructor(listener?: (key: K, outcome: Outcome) => void) {
+    this.#listener = listener
+  }
 
   get(key: K): Outcome | undefined {
     return this.#known.get(key)
@@ -56,12 +78,12 @@ export class Outcomes<K> {
 
   set(key: K, outcome: Outcome): void {
     this.#known.set(key, outcome)
+    this.#listener?.(key, outcome)
   }
 
   /** Adds those of a group, which are in the order of its keys. */
   add(keys: readonly K[], outcomes: readonly Outcome[]): void {
-    for (const [index, key] of keys.entries())
-      this.#known.set(key, present(outcomes[index], 'the outcome of a message'))
+    for (const [index, key] of keys.entries()) this.set(key, present(outcomes[index], 'the outcome of a message'))
   }
 
   /** Those of these keys, in their order. */

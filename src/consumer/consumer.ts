@@ -21,7 +21,7 @@ import {
   type Received,
 } from '../message/index.ts'
 import { committedInbox, type Engine } from '../transaction/index.ts'
-import { allOutcomes, distinct, inGroups, Outcomes } from './batch.ts'
+import { allOutcomes, distinct, inGroups, listenerOf, type OutcomeListener, Outcomes, type Settled } from './batch.ts'
 import { Taker } from './direct.ts'
 import { type Elsewhere, typesElsewhere } from './elsewhere.ts'
 import { Recorder } from './failures.ts'
@@ -156,15 +156,20 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
 
   /**
    * Processes deliveries, grouped as the consumer's `group` says. Outcomes are in the order of the messages; `signal` tells the
-   * handlers to stop.
+   * handlers to stop, `settled` hears of each outcome as soon as it is known.
    */
-  handleMany(messages: readonly IncomingMessage[], signal?: AbortSignal): Promise<readonly Outcome[]> {
-    return this.#engine.activity.during(() => this.#handleMany(messages, signal))
+  handleMany(
+    messages: readonly IncomingMessage[],
+    signal?: AbortSignal,
+    settled?: Settled,
+  ): Promise<readonly Outcome[]> {
+    return this.#engine.activity.during(() => this.#handleMany(messages, signal, settled))
   }
 
   async #handleMany(
     messages: readonly IncomingMessage[],
     signal: AbortSignal | undefined,
+    settled: Settled | undefined,
   ): Promise<readonly Outcome[]> {
     if (!Array.isArray(messages)) expected('messages', 'an array', messages)
     refuseDisabled(this.name, this.#settings)
@@ -176,7 +181,7 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     const { outages } = this.#engine
     const { noticed } = outages
     try {
-      const outcomes = await this.#inGroups(unique, signal)
+      const outcomes = await this.#inGroups(unique, signal, listenerOf(entries, settled))
       outages.over(noticed)
       if (outcomes.some(isLeftToWorkers)) await this.#warnIfUnserved(unique, outcomes)
       return await allOutcomes(entries, unique, outcomes, (stored, before) => this.#recorder.taken(stored, before))
@@ -186,14 +191,18 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     }
   }
 
-  async #inGroups(entries: readonly Received[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
+  async #inGroups(
+    entries: readonly Received[],
+    signal: AbortSignal | undefined,
+    listener: OutcomeListener | undefined,
+  ): Promise<readonly Outcome[]> {
     const { receive } = this.#settings
     const size = (): number => (receive === 'store' ? STORE_SIZE : this.#groups.size)
-    if (entries.length <= size()) return this.#group(entries, signal, receive)
+    if (entries.length <= size()) return this.#group(entries, signal, receive, listener)
     const concurrency = this.ordered ? 1 : (this.#settings.concurrency ?? CONCURRENCY)
     const results: (readonly Outcome[])[] = []
     await inParallel(inGroups(entries, size), concurrency, async (group, index) => {
-      results[index] = await this.#group(group, signal, receive)
+      results[index] = await this.#group(group, signal, receive, listener)
     })
     return results.flat()
   }
@@ -275,6 +284,7 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     entries: readonly Received[],
     signal: AbortSignal | undefined,
     receive: Receive,
+    listener?: OutcomeListener,
   ): Promise<readonly Outcome[]> {
     const jobs: Job<Tx>[] = []
     const toStore: ToStore[] = []
@@ -289,13 +299,13 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
           jobs.push(prepared)
           continue
         }
-        others ??= new Outcomes()
+        others ??= new Outcomes(listener)
         if (typeof prepared === 'string') toStore.push({ ...entry, atOnce: prepared === 'work' })
         else others.set(entry.stored, prepared)
       }
-      if (others === undefined) return jobs.length === 0 ? [] : await this.#take(jobs, signal)
+      if (others === undefined) return jobs.length === 0 ? [] : await this.#take(jobs, signal, listener)
       if (toStore.length > 0) await this.#store(toStore, others, signal)
-      if (jobs.length > 0) others.add(jobs.map(storedOf), await this.#take(jobs, signal))
+      if (jobs.length > 0) others.add(jobs.map(storedOf), await this.#take(jobs, signal, listener))
       return others.inOrder(entries.map(storedOf))
     } catch (error) {
       reportUnavailable(this.#engine.events, this.name, entries, error)
@@ -303,8 +313,12 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     }
   }
 
-  #take(jobs: readonly Job<Tx>[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
-    return this.#turns.run(jobs.map(storedOf), () => this.#taker.take(jobs, signal))
+  #take(
+    jobs: readonly Job<Tx>[],
+    signal: AbortSignal | undefined,
+    listener: OutcomeListener | undefined,
+  ): Promise<readonly Outcome[]> {
+    return this.#turns.run(jobs.map(storedOf), () => this.#taker.take(jobs, { signal, listener }))
   }
 
   #prepare(entry: Received, elsewhere: Elsewhere, receive: Receive): Prepared<Tx> | Promise<Prepared<Tx>> {

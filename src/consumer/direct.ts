@@ -9,6 +9,7 @@ import {
   type UnitSettings,
   type Work,
 } from '../transaction/index.ts'
+import type { OutcomeListener } from './batch.ts'
 import type { Recorder } from './failures.ts'
 import { type GroupSize, sharing } from './group-size.ts'
 import { type Job, smaller } from './handlers.ts'
@@ -27,6 +28,12 @@ type Found = 'fresh' | 'processed' | 'broken' | Receipt
 interface FailedGroup {
   readonly error: unknown
   readonly tokens: ReadonlySet<string>
+}
+
+/** What a call says about all of its messages. */
+interface TakeCall {
+  readonly signal: AbortSignal | undefined
+  readonly listener: OutcomeListener | undefined
 }
 
 /** A part of a group that failed. */
@@ -70,33 +77,49 @@ export class Taker<Tx> {
   }
 
   /** Processes distinct messages in one transaction, apart from those whose handlers may not share one yet. */
-  take(jobs: readonly Job<Tx>[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
+  take(jobs: readonly Job<Tx>[], call: TakeCall): Promise<readonly Outcome[]> {
     const together = jobs.length === 1 || jobs.every(({ handler }) => this.#groups.mayShare(handler))
-    return together ? this.#take(jobs, signal) : this.#inParts(jobs, signal)
+    return together ? this.#take(jobs, call) : this.#inParts(jobs, call)
   }
 
-  async #inParts(jobs: readonly Job<Tx>[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
+  async #inParts(jobs: readonly Job<Tx>[], call: TakeCall): Promise<readonly Outcome[]> {
     const outcomes: Outcome[] = []
     for (const part of sharing(jobs, ({ handler }) => this.#groups.mayShare(handler))) {
-      outcomes.push(...(await this.#take(part, signal)))
+      outcomes.push(...(await this.#take(part, call)))
     }
     return outcomes
   }
 
   /** Processes messages in one transaction. When one of them fails, the group is tried again in smaller ones. */
-  #take(jobs: readonly Job<Tx>[], signal: AbortSignal | undefined, part?: Part): Promise<readonly Outcome[]> {
+  #take(jobs: readonly Job<Tx>[], call: TakeCall, part?: Part): Promise<readonly Outcome[]> {
     const { instrument } = this.#engine
-    if (instrument === undefined) return this.#attempt(jobs, signal, part)
-    const watching = { instrument, consumer: this.#consumer }
-    return watched(watching, factsOfJobs(jobs), (watch) => this.#attempt(jobs, signal, part, watch))
+    const taken =
+      instrument === undefined
+        ? this.#attempt(jobs, call, part)
+        : watched({ instrument, consumer: this.#consumer }, factsOfJobs(jobs), (watch) =>
+            this.#attempt(jobs, call, part, watch),
+          )
+    return call.listener === undefined ? taken : this.#telling(jobs, taken, call.listener)
+  }
+
+  async #telling(
+    jobs: readonly Job<Tx>[],
+    taken: Promise<readonly Outcome[]>,
+    listener: OutcomeListener,
+  ): Promise<readonly Outcome[]> {
+    const outcomes = await taken
+    for (const [index, { stored }] of jobs.entries())
+      listener(stored, present(outcomes[index], 'the outcome of a message'))
+    return outcomes
   }
 
   async #attempt(
     jobs: readonly Job<Tx>[],
-    signal: AbortSignal | undefined,
+    call: TakeCall,
     part: Part | undefined,
     watch?: WatchedAttempt,
   ): Promise<readonly Outcome[]> {
+    const { signal } = call
     const started = this.#engine.clock.monotonic()
     const messages = jobs.map((job) => job.stored)
     const consumer = this.#consumer
@@ -123,7 +146,7 @@ export class Taker<Tx> {
     }
     if (jobs.length > 1 && !isGone(attempted)) {
       watch?.splits(attempted.error)
-      return this.#smaller(jobs, signal, attempted, group)
+      return this.#smaller(jobs, call, attempted, group)
     }
     const only = present(jobs[0], 'a message to take')
     if (attempted.kind === 'failed') return [await this.#failed(only, attempted, signal)]
@@ -209,7 +232,7 @@ export class Taker<Tx> {
   /** Tries the parts of a group that failed, so that one bad message does not fail the others. */
   async #smaller(
     jobs: readonly Job<Tx>[],
-    signal: AbortSignal | undefined,
+    call: TakeCall,
     attempted: { kind: 'busy' | 'refused' | 'lost' } | ({ kind: 'failed' } & FailedGroup),
     outer: FailedGroup | undefined,
   ): Promise<readonly Outcome[]> {
@@ -220,7 +243,7 @@ export class Taker<Tx> {
     const settings = patient ? this.#settings : { ...this.#settings, lockTimeoutMs: 1 }
     const group = failed ? { ...attempted, tokens: new Set([...attempted.tokens, ...(outer?.tokens ?? [])]) } : outer
     const outcomes: Outcome[] = []
-    for (const part of smaller(jobs)) outcomes.push(...(await this.#take(part, signal, { settings, group })))
+    for (const part of smaller(jobs)) outcomes.push(...(await this.#take(part, call, { settings, group })))
     return outcomes
   }
 

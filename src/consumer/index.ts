@@ -1,4 +1,4 @@
-export { allOutcomes, distinct, inGroups, Outcomes } from './batch.ts'
+export { allOutcomes, distinct, inGroups, listenerOf, type OutcomeListener, Outcomes, type Settled } from './batch.ts'
 export { CONCURRENCY, ConsumerCore, consumerName } from './consumer.ts'
 export { isFeared, Recorder } from './failures.ts'
 export { type Fed, Feed } from './feed.ts'

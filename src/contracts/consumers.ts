@@ -78,8 +78,15 @@ interface Receiver {
    * be reached or could not tell: then do not acknowledge.
    */
   handle(message: IncomingMessage): Promise<Outcome>
-  /** Processes deliveries. Outcomes are in the order of the messages; `signal` tells the handlers to stop. */
-  handleMany(messages: readonly IncomingMessage[], signal?: AbortSignal): Promise<readonly Outcome[]>
+  /**
+   * Processes deliveries. Outcomes are in the order of the messages; `signal` tells the handlers to stop. `settled` is called with each
+   * outcome as soon as it is known, also if others take long, or are never known because the database fails.
+   */
+  handleMany(
+    messages: readonly IncomingMessage[],
+    signal?: AbortSignal,
+    settled?: (index: number, outcome: Outcome) => void,
+  ): Promise<readonly Outcome[]>
 }
 
 /** A named reader of messages: each message takes effect once per consumer. */

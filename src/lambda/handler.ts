@@ -26,7 +26,11 @@ export interface SqsHandlerOptions extends Mapping {
 
 /** What takes the messages: a consumer of any kind. */
 interface Taking {
-  handleMany(messages: readonly IncomingMessage[], signal?: AbortSignal): Promise<readonly Outcome[]>
+  handleMany(
+    messages: readonly IncomingMessage[],
+    signal?: AbortSignal,
+    settled?: (index: number, outcome: Outcome) => void,
+  ): Promise<readonly Outcome[]>
 }
 
 /** A function for Lambda that SQS feeds. */
@@ -127,17 +131,22 @@ class Batch {
     for (let from = 0; from < records.length && !this.#time.signal.aborted; from += TOGETHER) {
       const some = records.slice(from, from + TOGETHER)
       const outcomes = await this.#outcomes(some)
-      taken.push(...some.filter((_, index) => outcomes?.[index]?.ack === true))
+      taken.push(...some.filter((_, index) => outcomes[index]?.ack === true))
     }
     return taken
   }
 
-  /** Undefined: the database could not say, or not in time. What it has taken all the same will be a duplicate. */
-  async #outcomes(records: readonly SqsRecord[]): Promise<readonly Outcome[] | undefined> {
+  /** Those that the database could tell in time. What it has taken all the same will be a duplicate. */
+  async #outcomes(records: readonly SqsRecord[]): Promise<readonly (Outcome | undefined)[]> {
+    const known: (Outcome | undefined)[] = records.map(() => undefined)
+    const settled = (index: number, outcome: Outcome): void => {
+      known[index] = outcome
+    }
     try {
-      return await this.#time.within(this.#consumer.handleMany(records.map(this.#read), this.#time.signal))
+      const messages = records.map(this.#read)
+      return (await this.#time.within(this.#consumer.handleMany(messages, this.#time.signal, settled))) ?? [...known]
     } catch {
-      return undefined
+      return known
     }
   }
 }

@@ -4,6 +4,7 @@ import {
   type ConsumerOptions,
   type Feed,
   isWebhook,
+  type Settled,
   unknownHandler,
   type WebhookFeed,
 } from '../consumer/index.ts'
@@ -119,9 +120,13 @@ export class LeasedCore<Tx> implements Leased<Tx> {
     return this.consumer.handle(message)
   }
 
-  /** Takes deliveries. Outcomes are in the order of the messages; `signal` tells the handlers to stop. */
-  handleMany(messages: readonly IncomingMessage[], signal?: AbortSignal): Promise<readonly Outcome[]> {
-    return this.consumer.handleMany(messages, signal)
+  /** Takes deliveries. Outcomes are in the order of the messages; `signal` tells the handlers to stop, `settled` hears of each outcome. */
+  handleMany(
+    messages: readonly IncomingMessage[],
+    signal?: AbortSignal,
+    settled?: Settled,
+  ): Promise<readonly Outcome[]> {
+    return this.consumer.handleMany(messages, signal, settled)
   }
 }
 

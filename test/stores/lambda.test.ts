@@ -50,10 +50,15 @@ function fifo(group: string, body: string, id: string): SqsRecord {
 const text = (stringValue: string) => ({ stringValue, dataType: 'String', stringListValues: [], binaryListValues: [] })
 const context = (remainingMs = 60_000) => ({ getRemainingTimeInMillis: () => remainingMs })
 
-async function shop(place: Place, handler: (n: number, signal: AbortSignal) => unknown = () => {}, onError = 'retry') {
+async function shop(
+  place: Place,
+  handler: (n: number, signal: AbortSignal) => unknown = () => {},
+  onError = 'retry',
+  group?: { readonly size: number },
+) {
   const hapax = createHapax({ store: await openStore(place), source: '/test', logger: silentLogger })
   const seen: Message[] = []
-  const options = onError === 'rollback' ? { onError: 'rollback' as const } : {}
+  const options = { ...(onError === 'rollback' && { onError: 'rollback' as const }), ...(group && { group }) }
   const billing = hapax.consumer('billing', { concurrency: 4, ...options }).on(Placed, async ({ n }, ctx) => {
     seen.push(ctx.message)
     await handler(n, ctx.signal)
@@ -214,6 +219,33 @@ describe.each(durableStores())('SQS on Lambda, on %s', (store) => {
     expect(seen.length).toBe(before)
     await until(async () => (await handler({ Records }, context())).batchItemFailures.length === 0, 'both are taken')
     expect([...(await countEffects(checker)).values()]).toEqual([1, 1])
+    await hapax.close()
+  })
+
+  it.each([
+    ['listens to its signal', 'rollback', { size: 3 }],
+    ['does not listen to its signal', 'retry', undefined],
+  ] as const)('one slow record that %s does not return the committed ones (%s)', async (what, onError, group) => {
+    await using checker = await makePlace(store)
+    const slow = (n: number, signal: AbortSignal): unknown => {
+      if (n !== 4) return
+      return new Promise((_, reject) => {
+        if (what === 'listens to its signal') signal.addEventListener('abort', () => reject(signal.reason))
+      })
+    }
+    const { hapax, billing } = await shop(checker.place, slow, onError, group)
+    const Records = Array.from({ length: 10 }, (_, n) => record(JSON.stringify({ n }), { messageId: `m${n}` }))
+    const { batchItemFailures } = await sqsHandler(billing, TYPE)({ Records }, context(4_000))
+    const committed = await countEffects(checker)
+    const returned = new Set(batchItemFailures.map(({ itemIdentifier }) => itemIdentifier))
+    expect(committed.size).toBeGreaterThan(0)
+    for (const { messageId } of Records) {
+      const isCommitted = committed.has(`billing ${messageId}`)
+      // What waits in the inbox is not committed, and need not come again either.
+      if (isCommitted || returned.has(messageId)) {
+        expect([messageId, isCommitted]).toEqual([messageId, !returned.has(messageId)])
+      }
+    }
     await hapax.close()
   })
 
