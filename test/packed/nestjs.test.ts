@@ -172,7 +172,8 @@ async function main(): Promise<void> {
 void main()
 `
 
-const PRINTED = `201 null {"placed":"A1","by":"alice"}
+const PRINTED = `ends by undefined
+201 null {"placed":"A1","by":"alice"}
 201 true {"placed":"A1","by":"alice"}
 422 null {"type":"about:blank","title
 processed duplicate
