@@ -242,6 +242,25 @@ const groups: readonly Case[] = [
     },
   },
   {
+    name: 'each outcome is told as soon as it is known, while other handlers run',
+    run: async (world) => {
+      const release = Promise.withResolvers<void>()
+      const told: unknown[] = []
+      const sms = world.sms((ctx) => (ctx.message.id === 'slow' ? release.promise : undefined))
+      const handling = sms.handleMany(pings(['a', 'slow', 'b']), undefined, (index, { status }) =>
+        told.push([index, status]),
+      )
+      await until(async () => told.length === 2)
+      release.resolve()
+      assert.deepEqual(statuses(await handling), ['processed', 'processed', 'processed'])
+      assert.deepEqual(told.toSorted(), [
+        [0, 'processed'],
+        [1, 'processed'],
+        [2, 'processed'],
+      ])
+    },
+  },
+  {
     name: 'I9: more messages than may be claimed at once are all handled, by as many handlers as may run',
     run: async (world) => {
       let running = 0
