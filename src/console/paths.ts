@@ -5,10 +5,8 @@
 export interface Place {
   /** The decoded segments after the base path; empty: the first page. */
   readonly segments: readonly string[]
-  /** From the address of the request to the root of the console: `./`, `../`. */
+  /** From the address of the request to the root of the console: `./`, `../`, or `./ops/` where the slash at the end is missing. */
   readonly root: string
-  /** The address of the root lacks the slash at its end: relative addresses would miss it. This one, relative, has it. */
-  readonly redirect: string | undefined
 }
 
 /** The first segments of the page's own addresses: the page is served there, and finds its way itself. */
@@ -51,13 +49,13 @@ function foundPlace(pathname: string, isKnown: (segments: readonly string[]) => 
   if (all === undefined) return undefined
   for (let length = Math.min(MOST_SEGMENTS, all.length); length > 0; length -= 1) {
     const segments = all.slice(-length)
-    if (isKnown(segments)) return { segments, root: rootFrom(length), redirect: undefined }
+    if (isKnown(segments)) return { segments, root: rootFrom(length) }
   }
   if (pathname.endsWith('/')) return placeAt('/')
   // A call that does not exist is refused, and not taken for where the console is mounted.
   const call = all.lastIndexOf('api')
   if (call < 0) return rootWithoutSlash(pathname)
-  return { segments: all.slice(call), root: rootFrom(all.length - call), redirect: undefined }
+  return { segments: all.slice(call), root: rootFrom(all.length - call) }
 }
 
 /** `path` begins with a slash. */
@@ -65,16 +63,16 @@ function placeAt(path: string): Place | undefined {
   const parts = path.slice(1).split('/')
   const segments = path === '/' ? [] : decoded(parts)
   if (segments === undefined) return undefined
-  return { segments, root: rootFrom(parts.length), redirect: undefined }
+  return { segments, root: rootFrom(parts.length) }
 }
 
 function rootFrom(segments: number): string {
   return '../'.repeat(segments - 1) || './'
 }
 
+/** Not redirected to the address with the slash: frameworks such as Next redirect that one back. */
 function rootWithoutSlash(pathname: string): Place {
-  const name = pathname.slice(pathname.lastIndexOf('/') + 1)
-  return { segments: [], root: './', redirect: `./${name}/` }
+  return { segments: [], root: `.${pathname.slice(pathname.lastIndexOf('/'))}/` }
 }
 
 function decoded(parts: readonly string[]): readonly string[] | undefined {

@@ -69,10 +69,10 @@ export class ConsoleServer {
     const entered = await this.#signIn?.enter(request, place.segments, url)
     if (entered !== undefined) return entered
     const isApi = place.segments[0] === 'api'
-    if (this.#signIn?.fromPage && !isApi) return this.#file(request, place, url)
+    if (this.#signIn?.fromPage && !isApi) return this.#file(request, place)
     const person = await personFor(request, this.#settings)
     if (person === null) throw this.#stranger()
-    return isApi ? this.#call(request, place, url, person) : this.#file(request, place, url)
+    return isApi ? this.#call(request, place, url, person) : this.#file(request, place)
   }
 
   #stranger(): Refusal {
@@ -87,11 +87,8 @@ export class ConsoleServer {
     return segments.length === 1 ? PAGES.includes(first) || this.#files.has(first) : isPage(segments)
   }
 
-  #file(request: Request, { segments, root, redirect }: Place, url: URL): Response {
+  #file(request: Request, { segments, root }: Place): Response {
     if (request.method !== 'GET' && request.method !== 'HEAD') throw wrongMethod('GET, HEAD')
-    if (redirect !== undefined) {
-      return new Response(null, { status: 307, headers: { location: `${redirect}${url.search}` } })
-    }
     const [first = ''] = segments
     const file = segments.length === 1 ? this.#files.file(first, request) : undefined
     if (file !== undefined) return file

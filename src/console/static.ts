@@ -3,7 +3,7 @@
 
 import { createHash } from 'node:crypto'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
-import { extname } from 'node:path'
+import { dirname, extname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 const TYPES: Readonly<Record<string, string>> = {
@@ -26,16 +26,19 @@ const NOT_BUILT = `<!doctype html>
 <p>The page of the console has not been built. In a clone: <code>npm run build:console</code>.</p></html>
 `
 
+/** Bundlers take `new URL('./static/', import.meta.url)` for a file to bundle, and a folder is none. */
+const FOLDER = join(dirname(fileURLToPath(import.meta.url)), 'static')
+
 /** The files of the page. They are read once. */
 export class StaticFiles {
   readonly #files: ReadonlyMap<string, StaticFile>
   readonly #index: string
 
-  constructor(folder: string = fileURLToPath(new URL('./static/', import.meta.url))) {
+  constructor(folder: string = FOLDER) {
     const names = existsSync(folder) ? readdirSync(folder) : []
     const served = names.filter((name) => name !== 'index.html' && Object.hasOwn(TYPES, extname(name)))
-    this.#files = new Map(served.map((name) => [name, fileOf(name, readFileSync(`${folder}/${name}`))]))
-    this.#index = names.includes('index.html') ? readFileSync(`${folder}/index.html`, 'utf8') : NOT_BUILT
+    this.#files = new Map(served.map((name) => [name, fileOf(name, readFileSync(join(folder, name)))]))
+    this.#index = names.includes('index.html') ? readFileSync(join(folder, 'index.html'), 'utf8') : NOT_BUILT
   }
 
   has(name: string): boolean {
@@ -50,8 +53,13 @@ export class StaticFiles {
 
   /** The page, for an address from which the root is reached like this. */
   page(root: string, request: Request): Response {
-    return answer(fileOf('index.html', Buffer.from(this.#index.replaceAll('{root}', root))), request)
+    return answer(fileOf('index.html', Buffer.from(this.#index.replaceAll('{root}', () => escaped(root)))), request)
   }
+}
+
+/** In an attribute. Addresses have no quotation marks and no angle brackets. */
+function escaped(address: string): string {
+  return address.replaceAll('&', '&amp;')
 }
 
 function fileOf(name: string, bytes: Buffer<ArrayBuffer>): StaticFile {

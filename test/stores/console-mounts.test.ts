@@ -82,11 +82,15 @@ function proxied(upstream: string, prefix: string, target: string): Promise<stri
   })
 }
 
-/** Uses a console as a browser does that only knows this address: by relative addresses from each page. */
-async function expectUsable(root: string): Promise<void> {
-  for (const page of ['', 'failed', 'failed/1-1', 'messages?place=inbox']) {
-    const address = `${root}${page}`
-    const response = await fetch(address)
+/**
+ * Uses a console as a browser does that only knows this address: by relative addresses from each page. `bare`: the address of the root
+ * without the slash at its end is one of them.
+ */
+async function expectUsable(root: string, { bare = false }: { readonly bare?: boolean } = {}): Promise<void> {
+  const pages = ['', 'failed', 'failed/1-1', 'messages?place=inbox'].map((page) => `${root}${page}`)
+  const bares = bare ? [root.slice(0, -1), `${root.slice(0, -1)}?a=b`] : []
+  for (const address of [...pages, ...bares]) {
+    const response = await fetch(address, { redirect: 'error' })
     expect([address, response.status, response.headers.get('content-type')]).toEqual([
       address,
       200,
@@ -123,10 +127,21 @@ describe.for(Object.entries(PLACES))('%s', ([name, serve]) => {
     onTestFinished(() => hapax.close())
     const { handler } = createConsole(hapax, { authorize })
     const url = await serve(handler, path)
-    await expectUsable(slashed(url, path))
-    // Without the slash at its end, relative addresses would miss it. Where the path is stripped, nobody can know that it is missing.
-    if (path !== '/' && !name.includes('strips')) expect((await fetch(url + path)).url).toBe(slashed(url, path))
+    // Where the path is stripped, nobody can know that the slash at the end of the address is missing.
+    await expectUsable(slashed(url, path), { bare: path !== '/' && !name.includes('strips') })
   })
+})
+
+it('names no other address in its page than the one that was asked for, whatever that is', async () => {
+  const hapax = madeHapax()
+  onTestFinished(() => hapax.close())
+  const { handler } = createConsole(hapax, { authorize })
+  for (const path of ['/a&lt;b', "/a$&b$'", '/%22onload=%22x', '/ops;jsessionid=1']) {
+    const html = await (await handler(new Request(`http://a.example${path}`))).text()
+    const [, content = ''] = /name="hapax-base" content="([^"]*)"/.exec(html) ?? []
+    expect(new URL(content.replaceAll('&amp;', '&'), `http://a.example${path}`).pathname).toBe(`${path}/`)
+    expect(content).not.toMatch(/&(?!amp;)/)
+  }
 })
 
 it('serves the console below a path that begins like its calls, without being told', async () => {
