@@ -94,6 +94,8 @@ import {
   DatabaseClock,
   type Engine,
   Floor,
+  OUTSIDE_QUERIES,
+  OutsideQueries,
   Publisher,
   sentName,
   type TransactionOptions,
@@ -156,6 +158,7 @@ function createWhole<Tx, Own>(options: HapaxOptions<Tx, Own>): Hapax<Tx, Own> {
     'redact',
     'maxMessageBytes',
     'acquireMs',
+    'outsideQueries',
     'clock',
     'random',
   ])
@@ -196,6 +199,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
     const logger = loggerOption(options.logger, redact, clock)
     const maxBytes = positiveInteger('maxMessageBytes', options.maxMessageBytes, 1024 * 1024)
     const acquireMs = positiveInteger('acquireMs', options.acquireMs, ACQUIRE_MS)
+    const mode = oneOf('outsideQueries', OUTSIDE_QUERIES, options.outsideQueries, 'warn')
     const mintId = uuidv7Source(clock, random)
     const source = sentName('source', options.source)
     const relay = options.relay === undefined ? 'default' : nameText('relay', options.relay)
@@ -229,10 +233,12 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
       soon: () => this.#crew.soon(),
       written: (rows) => this.#publishes.written(rows),
     })
+    const isOnPool = (pool: object): boolean => store.transactions.isOnPool?.(pool) === true
     const { events, activity } = this
     this.#engine = {
       store,
       publisher: this.#publisher,
+      outside: new OutsideQueries({ mode, isOnPool, logger }),
       source,
       relay,
       events,

@@ -46,6 +46,7 @@ export type ErrorCode =
   | 'transaction-conflict'
   | 'transaction-lost'
   | 'unawaited-query'
+  | 'outside-query'
   | 'unawaited-publish'
   | 'handler-timeout'
   | 'nested-transaction'

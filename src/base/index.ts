@@ -76,6 +76,7 @@ export { format, type Random, randomOption, systemRandom, uuidv7Source, uuidv7Ti
 export { type Redact, redact, redactOption } from './redact.ts'
 export { exactJson, safe, safeJson, safeLines, shellWord } from './safe-json.ts'
 export type { Horizon, State } from './state.ts'
+export { type Surroundings, surroundings, type Taking, unwatched, watchPool } from './surroundings.ts'
 export { type Counted, Counts, Tally } from './tally.ts'
 export { version } from './version.ts'
 export { workerName } from './worker-name.ts'

@@ -124,6 +124,7 @@ function ormOn<Tx extends object>(database: SqlDatabase, db: Database<Tx>, sql: 
     queue: clientOf,
     client: { ...under.client, of: clientOf },
     listen: under.listen,
+    taking: () => under.taking,
   }
 }
 

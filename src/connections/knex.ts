@@ -63,7 +63,8 @@ function ormOn<Tx extends object>(database: SqlDatabase, knex: Database<Tx>): Or
   }
   if (database === 'sqlite') return orm
   // Knex listens to the errors of its connections itself.
-  return { ...orm, client: amongConnections(database, () => usedOf(pool)) }
+  const taking = isObject(client) ? { pool: client, method: 'acquireConnection' } : undefined
+  return { ...orm, taking: () => taking, client: amongConnections(database, () => usedOf(pool)) }
 }
 
 const CLIENTS: Readonly<Record<SqlDatabase, RegExp>> = {
@@ -77,6 +78,10 @@ function assertOn(database: SqlDatabase, client: unknown): void {
   if (typeof name === 'string' && !CLIENTS[database].test(name)) {
     expected('knex', `a Knex instance for ${database}`, `one with the client ${name}`)
   }
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null
 }
 
 function raw(value: unknown): Raw {

@@ -55,8 +55,8 @@ export function fromKysely<Tx extends object>(
 
 function ofPool<Tx extends object>(under: PoolUnder<Tx> | undefined): Partial<Orm<Tx>> {
   if (under === undefined) return {}
-  const { client, size, listen } = under
-  return { client, listen, features: { lateUse: 'refused', pool: size } }
+  const { client, size, listen, taking } = under
+  return { client, listen, taking: () => taking, features: { lateUse: 'refused', pool: size } }
 }
 
 /** What hapax calls, as it calls it. */

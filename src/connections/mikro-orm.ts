@@ -103,7 +103,13 @@ function ormOn<Tx extends object>(database: SqlDatabase, em: Manager<Tx>, config
   const { isBusy, destroy } = amongConnections<Tx>(database, () => undefined)
   // mysql2 drops what is under way on a connection that is destroyed, and MikroORM waits for it.
   const waits = database === 'mysql'
-  return { ...orm, waits, client: { of: (tx, session) => reached.pool?.client.of(tx, session), isBusy, destroy } }
+  const taking = () => reached.pool?.taking
+  return {
+    ...orm,
+    waits,
+    taking,
+    client: { of: (tx, session) => reached.pool?.client.of(tx, session), isBusy, destroy },
+  }
 }
 
 /** The pool of the driver. MikroORM makes it when it connects, and makes another one when it is closed and connects again. */

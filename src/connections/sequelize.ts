@@ -42,6 +42,7 @@ function ormOn<Tx extends object>(database: SqlDatabase, sequelize: Database<Tx>
   const options = fieldOf(sequelize, 'options')
   if (database === 'mysql') assertFoundRows(fieldOf(fieldOf(options, 'dialectOptions'), 'flags'))
   const pool = fieldOf(fieldOf(options, 'pool'), 'max')
+  const manager = asObject(fieldOf(sequelize, 'connectionManager'))
   const { isBusy, destroy } = amongConnections<Tx>(database, () => undefined)
   return {
     name: 'sequelize',
@@ -64,6 +65,7 @@ function ormOn<Tx extends object>(database: SqlDatabase, sequelize: Database<Tx>
     isOver: (error) => /has been called on this transaction/.test(String(fieldOf(error, 'message'))),
     queue: connectionOf,
     client: { of: connectionOf, isBusy, destroy },
+    taking: () => (manager === undefined ? undefined : { pool: manager, method: 'getConnection' }),
   }
 }
 
@@ -74,8 +76,11 @@ function assertFoundRows(flags: unknown): void {
 }
 
 function connectionOf(tx: unknown): object | undefined {
-  const connection = fieldOf(tx, 'connection')
-  return typeof connection === 'object' && connection !== null ? connection : undefined
+  return asObject(fieldOf(tx, 'connection'))
+}
+
+function asObject(value: unknown): object | undefined {
+  return typeof value === 'object' && value !== null ? value : undefined
 }
 
 interface Emitter {

@@ -1,6 +1,6 @@
 // Lets a store work through TypeORM, with `pg` or `mysql2`.
 
-import { expected, fieldOf, heard, heardPool } from '../base/index.ts'
+import { expected, fieldOf, heard, heardPool, type Taking } from '../base/index.ts'
 import type { ConnectionSource, Param, Result, SqlDatabase, Statement } from '../contracts/index.ts'
 import { amongConnections, type Orm, OrmConnection } from './kit/index.ts'
 
@@ -52,10 +52,15 @@ function ormOn<Tx extends object>(on: SqlDatabase, dataSource: DataSource<Tx>): 
     counts: true,
     isNested: (tx) => Number(fieldOf(runnerOf(tx), 'transactionDepth')) > 1,
     client: { ...amongConnections(database, () => []), of: clientOf },
+    taking: () => takingFrom(database, pool),
     listen: () => {
       if (isEmitter(pool)) heardPool(database === 'postgres' ? heard(pool) : pool)
     },
   }
+}
+
+function takingFrom(database: 'postgres' | 'mysql', pool: unknown): Taking | undefined {
+  return isEmitter(pool) ? { pool, method: database === 'postgres' ? 'connect' : 'getConnection' } : undefined
 }
 
 /** TypeORM gives a connection up as soon as it breaks, and then refuses all statements. */

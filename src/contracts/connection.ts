@@ -176,6 +176,8 @@ export interface Connection<Tx, Own = Tx> {
    * returns is called. Undefined: the database has no channels, or no connection can be spared.
    */
   readonly listen?: ((options: ListenOptions) => () => Promise<void>) | undefined
+  /** Whether its transactions take their connections from this pool of the user's. Absent: from none that can be watched. */
+  isOnPool?(pool: object): boolean
   /** Closes what the connection opened itself. */
   close(): Promise<void>
 }

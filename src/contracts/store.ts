@@ -358,6 +358,8 @@ export interface StoreTransactions<Tx, Own = Tx> {
    * `not-in-transaction` or `transaction-closed` if `tx` can be seen to be none.
    */
   enter(tx: Tx | Own): Entered
+  /** Whether the transactions take their connections from this pool of the user's. Absent: from none. */
+  isOnPool?(pool: object): boolean
 }
 
 /** What waits for consumers. Rows are taken by `StoreTransactions.run`, or leased. */

@@ -1,7 +1,6 @@
 // Which transaction code is inside of, so that it can publish without having it.
 
-import { AsyncLocalStorage } from 'node:async_hooks'
-import { HapaxError, transactionClosed } from '../base/index.ts'
+import { HapaxError, type Surroundings, surroundings, transactionClosed } from '../base/index.ts'
 import type { Published } from '../contracts/index.ts'
 import type { Draft, MessageType, PublishOptions } from '../message/index.ts'
 import type { Cause } from './cause.ts'
@@ -18,10 +17,12 @@ export type CauseOf = () => Cause | undefined
 /** Whether what code was inside of has ended: code that outlives it, such as a timer, still has its context. */
 export interface Span {
   readonly closed: boolean
+  /** See `Surroundings.takes`. Absent: the code may take connections. */
+  takes?(pool: object): Error | undefined
 }
 
 /** What code is inside of. */
-export class Inside {
+export class Inside implements Surroundings {
   /** Another hapax does not publish here. */
   readonly owner: object
   /** Undefined: a leased handler, which has no transaction yet. */
@@ -36,28 +37,53 @@ export class Inside {
     this.publishes = publishes
     this.span = span
     this.causeOf = causeOf
-    this.outer = living(current.getStore())
+    this.outer = living(innermost())
   }
 
   /** Calls code that is inside of this. */
   run<Args extends unknown[], T>(call: (...args: Args) => T, ...args: Args): T {
-    return current.run(this, call, ...args)
+    return surroundings.run(this, call, ...args)
   }
 
   /** Code that is called from here on is inside of this, until the function ends that an outer `run` has called. Half as dear as `run`. */
   enter(): void {
-    current.enterWith(this)
+    surroundings.enterWith(this)
+  }
+
+  takes(pool: object): Error | undefined {
+    return this.span.closed ? undefined : this.span.takes?.(pool)
+  }
+
+  unwatched(): Inside {
+    const { owner, publishes, span, causeOf } = this
+    return new Inside(owner, publishes, new Unwatched(span), causeOf)
   }
 }
 
-const current: AsyncLocalStorage<Inside> = new AsyncLocalStorage()
+/** The span of a handler for what hapax does inside of it. */
+class Unwatched implements Span {
+  readonly #span: Span
+
+  constructor(span: Span) {
+    this.#span = span
+  }
+
+  get closed(): boolean {
+    return this.#span.closed
+  }
+}
+
+function innermost(): Inside | undefined {
+  const inside = surroundings.getStore()
+  return inside instanceof Inside ? inside : undefined
+}
 
 /** Publishes in the innermost transaction of this owner. Rejects if there is none. */
 export function publishInside<T>(
   owner: object,
   publish: (publishes: Publishes, cause: Cause | undefined) => Promise<T>,
 ): Promise<T> {
-  let inside = current.getStore()
+  let inside = innermost()
   while (inside !== undefined && inside.owner !== owner) inside = inside.outer
   if (inside === undefined) return Promise.reject(notInside(NOWHERE))
   if (inside.publishes === undefined) return Promise.reject(notInside(LEASED))

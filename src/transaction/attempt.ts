@@ -22,6 +22,7 @@ import type { Committed } from './committed.ts'
 import type { DatabaseClock } from './database-clock.ts'
 import { Deadline, type Phases } from './deadline.ts'
 import type { Floor } from './floor.ts'
+import type { OutsideQueries } from './outside.ts'
 import type { OpenBuffer, Publisher } from './publish.ts'
 import { acquiring } from './unit.ts'
 
@@ -29,6 +30,8 @@ import { acquiring } from './unit.ts'
 export interface Engine<Tx> {
   readonly store: Store<Tx, never>
   readonly publisher: Pick<Publisher<Tx, never>, 'open' | 'without'>
+  /** Judges connections that handlers take beside their transaction. */
+  readonly outside: OutsideQueries
   /** The application: the source of what it publishes. */
   readonly source: string
   /** The relay of messages that name none, and of a worker's `relay`. */
@@ -230,7 +233,7 @@ export class Attempt<Tx, T> {
   }
 
   async #body(unit: Unit<Tx>, deadline: Deadline, progress: Progress<Tx>): Promise<UnitEnd<T>> {
-    const { clock, publisher } = this.#engine
+    const { clock, publisher, outside } = this.#engine
     const planning = this.#plan.body({ unit, earlier: this.#earlier, resolving: this.#unknownSince !== undefined })
     // What a plan waits for is no part of the check. Otherwise the next phase, which reads the clock anyway, begins at once.
     const openedAt = planning instanceof Promise ? clock.monotonic() : undefined
@@ -241,7 +244,7 @@ export class Attempt<Tx, T> {
       this.#opened(deadline, openedAt)
       return { value, writes: undefined }
     }
-    const buffer = publisher.open(unit)
+    const buffer = publisher.open(unit, { outside, consumer: this.#plan.consumer })
     progress.buffer = buffer
     progress.called = true
     deadline.handler()
@@ -249,14 +252,17 @@ export class Attempt<Tx, T> {
     const { began } = deadline
     try {
       await call(this.#scope(unit, deadline, buffer))
+      const refused = buffer.refused()
+      if (refused !== undefined) throw refused
       const flushing = buffer.flush(unit)
       const published = flushing instanceof Promise ? await flushing : flushing
       deadline.commit()
       if (writes === undefined) return { value, writes: published }
       return { value, writes: { ...published, ...(typeof writes === 'function' ? writes() : writes) } }
     } catch (error) {
-      progress.thrown = error
-      throw error
+      // The handler may have made another error of it.
+      progress.thrown = isDoomed(error) ? error : (buffer.refused() ?? error)
+      throw progress.thrown
     } finally {
       this.#handlersMs = clock.monotonic() - began
       buffer.close()

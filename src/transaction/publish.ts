@@ -7,7 +7,7 @@ import { type Cause, withCause } from './cause.ts'
 import { type Committed, committedRows } from './committed.ts'
 import { type PrepareOptions, prepareAll } from './prepare.ts'
 import { overtakes, unawaited } from './publish-errors.ts'
-import { mayOvertake, type Prepared, slotOf, toRelay, Waiting, type Watching } from './waiting.ts'
+import { mayOvertake, type Prepared, slotOf, toRelay, Waiting, type Watch, type Watching } from './waiting.ts'
 import { allInContext, inContext, typeOf, type WatchedPublish, watchedPublish } from './watched-publish.ts'
 import { type ConsumersOf, divided, localRows, writeAll } from './writing.ts'
 
@@ -27,6 +27,8 @@ export interface OpenBuffer<Tx> extends PublishBuffer {
   slot(view: Tx): PublishBuffer
   /** Writes a message that was published before; its options have the context of that moment. */
   record<In>(type: MessageType<In, unknown>, data: In, options: PublishOptions): Promise<Published>
+  /** The first outside query of the handlers that was refused. */
+  refused(): HapaxError | undefined
   /** Called last in the body: writes what has to be written before the commit, returns what goes with it. */
   flush(unit: Unit<Tx>): Writes | Promise<Writes>
   /** Called after the commit: emits the events and wakes workers. */
@@ -94,9 +96,9 @@ export class Publisher<Tx, Own> {
   }
 
   /** Opens the buffer of a transaction of hapax's own. */
-  open(unit: Pick<Unit<Tx>, 'tx' | 'mostBytes'>): OpenBuffer<Tx> {
+  open(unit: Pick<Unit<Tx>, 'tx' | 'mostBytes'>, watch?: Watch): OpenBuffer<Tx> {
     const { tx } = unit
-    const buffer = new Waiting(unit)
+    const buffer = new Waiting(unit, watch)
     return {
       ...this.#buffer(tx, buffer),
       record: this.#recording(tx, buffer),
@@ -105,6 +107,7 @@ export class Publisher<Tx, Own> {
         if (isObject(view)) this.#slots.set(view, buffer.slots)
         return this.#buffer(view, buffer)
       },
+      refused: () => buffer.refused,
       flush: (last) => (buffer.watched === undefined ? NO_WRITES : this.#flush(last, buffer, buffer.watched)),
       committed: () => this.#committed(buffer),
       close: () => {

@@ -1,8 +1,9 @@
 // What handlers have published and what is not written yet.
 
-import { Watched } from '../base/index.ts'
+import { type HapaxError, Watched } from '../base/index.ts'
 import type { LocalResult, LocalRow, OutboxRow, Unit } from '../contracts/index.ts'
 import type { StoredMessage } from '../message/index.ts'
+import type { OutsideQueries } from './outside.ts'
 
 /** Stands for delivery to the consumers on the same database, where otherwise a relay is named. */
 export const LOCAL: unique symbol = Symbol('local delivery')
@@ -21,6 +22,12 @@ export function toRelay(prepared: Prepared): prepared is Prepared & OutboxRow {
   return prepared.relay !== LOCAL
 }
 
+/** Judges the connections that the handlers of a transaction take from the pool. */
+export interface Watch {
+  readonly outside: OutsideQueries
+  readonly consumer: string
+}
+
 /** Messages that were published inside a transaction of hapax and are not written yet. They are written last, in one statement. */
 export class Waiting {
   readonly unit: Pick<Unit<unknown>, 'mostBytes'>
@@ -34,9 +41,20 @@ export class Waiting {
   slots = 0
   /** The transaction has settled, or is about to: what comes now would be lost. */
   closed = false
+  /** The first outside query that was refused. */
+  refused: HapaxError | undefined
+  readonly #watch: Watch | undefined
 
-  constructor(unit: Pick<Unit<unknown>, 'mostBytes'>) {
+  /** Without a watch, the code in the transaction may take connections. */
+  constructor(unit: Pick<Unit<unknown>, 'mostBytes'>, watch?: Watch) {
     this.unit = unit
+    this.#watch = watch
+  }
+
+  takes(pool: object): HapaxError | undefined {
+    const error = this.#watch?.outside.takes(this.#watch.consumer, pool)
+    this.refused ??= error
+    return error
   }
 
   /** A publish that is never awaited must not end the process: its failure is reported when the handler has returned. */

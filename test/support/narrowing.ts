@@ -12,7 +12,7 @@ const needs: readonly (readonly [files: string, oneOf: readonly Name[]])[] = [
   ['test/stores/mysql*', ['mysql']],
   ['test/stores/{sqlite,operator,nestjs}*', ['sqlite']],
   ['test/stores/{redis,lease-worker}*', ['redis']],
-  ['test/stores/{connection-budget,grants,poison,responses,sql-publish}*', servers],
+  ['test/stores/{connection-budget,grants,joining,outside-queries,poison,responses,sql-publish}*', servers],
   [
     'test/stores/{borders,closing,console,cost,fake-store,growth,histories,lambda,metrics,migration-tools,operations,opentelemetry}*',
     durable,

@@ -1,4 +1,4 @@
-import { describe, fieldOf, isolationOption, transactionClosed } from '../../base/index.ts'
+import { describe, fieldOf, isolationOption, transactionClosed, unwatched, watchPool } from '../../base/index.ts'
 import type {
   Connection,
   ConnectionFeatures,
@@ -66,8 +66,8 @@ export class OrmConnection<Tx extends object> implements Connection<Tx> {
     const run = new Run(this.#orm, this.#ground, options)
     const steps = (tx: Tx): Promise<T> => run.watch(tx, this.#sending(tx), () => this.#steps(tx, run, options, work))
     const track: Track = (statement, raw) => run.track(statement, raw)
-    const running = (): Promise<T> =>
-      run.orGivenUp(this.#ground.during(options, () => this.#orm.transaction(steps, isolation, track)))
+    const open = (): Promise<T> => this.#orm.transaction(steps, isolation, track)
+    const running = (): Promise<T> => run.orGivenUp(this.#ground.during(options, () => unwatched(open)))
     try {
       const value = await untilAborted(signal, running, () => run.abort(signal?.reason))
       run.committed()
@@ -134,6 +134,10 @@ export class OrmConnection<Tx extends object> implements Connection<Tx> {
     return this.#handles.get(tx)?.run.mayHaveEnded
   }
 
+  isOnPool(pool: object): boolean {
+    return this.#orm.taking?.()?.pool === pool
+  }
+
   mostBytes(): number {
     return this.#ground.mostBytes
   }
@@ -143,9 +147,9 @@ export class OrmConnection<Tx extends object> implements Connection<Tx> {
     acquired?.()
     const formed = this.#ground.form(statement)
     if (formed === undefined) return Promise.resolve(NO_RESULT)
-    const running = this.#ground.during({}, () =>
-      this.#ground.commits ? this.#orm.run(undefined, formed) : this.#committing(formed),
-    )
+    const run = (): Promise<Result> =>
+      this.#ground.commits ? this.#orm.run(undefined, formed) : this.#committing(formed)
+    const running = this.#ground.during({}, () => unwatched(run))
     if (this.#orm.database !== 'postgres') return running
     return running.catch(async (error: unknown) => {
       if (!isOfSession(error)) throw error
@@ -179,6 +183,9 @@ export class OrmConnection<Tx extends object> implements Connection<Tx> {
     // The wait for a connection may have outlived the deadline.
     options.signal?.throwIfAborted()
     options.acquired?.()
+    // Now it is known: some ORMs make it for the first transaction.
+    const taking = this.#orm.taking?.()
+    if (taking !== undefined) watchPool(taking)
     const send = this.#sending(tx)
     await this.#ground.begin(options, send)
     const before = this.#ground.first

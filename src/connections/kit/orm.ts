@@ -1,4 +1,4 @@
-import type { Isolation } from '../../base/index.ts'
+import type { Isolation, Taking } from '../../base/index.ts'
 import type { ConnectionFeatures, Result, SqlDatabase, Statement } from '../../contracts/index.ts'
 
 /**
@@ -63,6 +63,8 @@ export interface Orm<Tx extends object> {
   readonly killable?: boolean
   /** Keeps a link that breaks while nobody waits for it from ending the process. */
   listen?(): void
+  /** Where its connections are taken from, as far as that can be reached by now; one of them for handlers. */
+  taking?(): Taking | undefined
   /** What the handler receives, where a proxy around the transaction would not do. */
   lend?(tx: Tx, isClosed: () => boolean): Tx
   /** `roundTrips`, where it takes others than most ORMs on this database do. */

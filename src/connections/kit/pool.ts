@@ -1,7 +1,7 @@
 // For ORMs that hide the connection under a transaction: the user shows the pool, and the number of the session at the server tells which
 // of its connections it is.
 
-import { fieldOf, heard, heardPool } from '../../base/index.ts'
+import { fieldOf, heard, heardPool, type Taking } from '../../base/index.ts'
 import type { ConnectionFeatures } from '../../contracts/index.ts'
 import { destroy as destroyPg, isBusy as isPgBusy } from '../../stores/sql/index.ts'
 import type { Orm } from './orm.ts'
@@ -10,6 +10,7 @@ import type { Orm } from './orm.ts'
 export interface PoolUnder<Tx extends object> {
   readonly client: NonNullable<Orm<Tx>['client']>
   readonly size: ConnectionFeatures['pool']
+  readonly taking: Taking
   listen(): void
 }
 
@@ -37,6 +38,7 @@ function pgPool<Tx extends object>(pool: Emitter): PoolUnder<Tx> {
   return {
     client: amongConnections('postgres', () => fieldOf(pool, '_clients')),
     size: sizeOf(fieldOf(fieldOf(pool, 'options'), 'max')),
+    taking: { pool, method: 'connect' },
     listen: () => heardPool(heard(pool)),
   }
 }
@@ -45,6 +47,7 @@ function mysqlPool<Tx extends object>(pool: Emitter): PoolUnder<Tx> {
   return {
     client: amongConnections('mysql', () => connectionsOf(pool)),
     size: sizeOf(fieldOf(fieldOf(pool, 'config'), 'connectionLimit')),
+    taking: { pool, method: 'getConnection' },
     // Its connections emit errors of their own as well.
     listen: () => heardPool(pool),
   }

@@ -1,6 +1,6 @@
 // Lets a store work through Prisma, on its adapters for PostgreSQL, MySQL or MariaDB, and SQLite.
 
-import { expected, fieldOf, heardPool, type Isolation } from '../../base/index.ts'
+import { expected, fieldOf, heardPool, type Isolation, type Taking } from '../../base/index.ts'
 import type { ConnectionSource, Param, Result, Row, SqlDatabase, Statement } from '../../contracts/index.ts'
 import { type Orm, OrmConnection, type Track } from '../kit/index.ts'
 import { asOfDriver } from './errors.ts'
@@ -66,6 +66,7 @@ function ormOn<Tx extends object>(database: SqlDatabase, prisma: Client<Tx>): Or
   assertOn(database, prisma)
   /** Texts of hapax's own statements on their way, by transaction. */
   const own = new WeakMap<object, Set<string>>()
+  const adapter = fieldOf(fieldOf(prisma, '_engineConfig'), 'adapter')
   const asOne = (error: unknown): unknown => asOfDriver(database, error)
   return {
     name: 'prisma',
@@ -113,8 +114,9 @@ function ormOn<Tx extends object>(database: SqlDatabase, prisma: Client<Tx>): Or
     // The adapters listen to the errors of their connections.
     killable: true,
     listen: () => {
-      if (database === 'postgres') hearAdapter(fieldOf(fieldOf(prisma, '_engineConfig'), 'adapter'))
+      if (database === 'postgres') hearAdapter(adapter)
     },
+    taking: () => takingOf(adapter),
     // They are seen by `track`.
     isQueryError: () => false,
     asOfDriver: asOne,
@@ -125,28 +127,35 @@ interface Factory {
   connect(...args: unknown[]): Promise<unknown>
 }
 
-const heardFactories = new WeakSet<object>()
+/** The pool of each adapter, once it is known. */
+const pools = new WeakMap<object, object | undefined>()
 
 /**
  * The adapter for `pg` listens to a connection a moment after the pool has handed it out. What the server sends in between, together with
  * the answer to the last statement of the one before, would end the process.
  */
 function hearAdapter(factory: unknown): void {
-  if (!isFactory(factory) || heardFactories.has(factory)) return
-  heardFactories.add(factory)
-  hearPool(fieldOf(factory, 'externalPool'))
+  if (!isFactory(factory) || pools.has(factory)) return
+  pools.set(factory, hearPool(fieldOf(factory, 'externalPool')))
   const { connect } = factory
   // Prisma connects with its first statement, and shows the pool to nobody but the factory.
   factory.connect = async (...args) => {
     const adapter = await connect.apply(factory, args)
     const driver = fieldOf(adapter, 'underlyingDriver')
-    if (typeof driver === 'function') hearPool(driver.call(adapter))
+    if (typeof driver === 'function') pools.set(factory, hearPool(driver.call(adapter)))
     return adapter
   }
 }
 
-function hearPool(pool: unknown): void {
-  if (typeof pool === 'object' && pool !== null) heardPool(pool)
+function hearPool(pool: unknown): object | undefined {
+  if (typeof pool !== 'object' || pool === null) return undefined
+  heardPool(pool)
+  return pool
+}
+
+function takingOf(factory: unknown): Taking | undefined {
+  const pool = isFactory(factory) ? pools.get(factory) : undefined
+  return pool && { pool, method: 'connect' }
 }
 
 function isFactory(factory: unknown): factory is Factory {

@@ -6,6 +6,8 @@ import {
   isHapaxError,
   isolationOption,
   systemClock,
+  unwatched,
+  watchPool,
   within,
 } from '../../base/index.ts'
 import type {
@@ -61,6 +63,8 @@ export type MysqlOwn = MysqlClient | MysqlCallbacks<MysqlClient>
 /** Where the connections come from. */
 export interface MysqlPools<Client extends MysqlPoolClient> {
   readonly size: ConnectionFeatures['pool']
+  /** The user's pool in callback style, from which connections for handlers are taken. */
+  readonly given?: object
   handlers(): Promise<MysqlPool<Client>>
   /** For heartbeats and the like, which must not wait for handlers. */
   control(): Promise<MysqlPool<Client>>
@@ -80,7 +84,8 @@ export class MysqlConnection<Client extends MysqlPoolClient> implements Connecti
 
   constructor(pools: MysqlPools<Client>) {
     this.#pools = pools
-    const { size: pool } = pools
+    const { size: pool, given } = pools
+    if (given !== undefined) watchPool({ pool: given, method: 'getConnection' })
     this.features = {
       name: 'mysql',
       roundTrips: 2,
@@ -180,6 +185,10 @@ export class MysqlConnection<Client extends MysqlPoolClient> implements Connecti
     }
   }
 
+  isOnPool(pool: object): boolean {
+    return pool === this.#pools.given
+  }
+
   close(): Promise<void> {
     return this.#pools.close()
   }
@@ -223,11 +232,15 @@ async function acquire<Client extends MysqlPoolClient>(
  */
 async function connect<Client extends MysqlPoolClient>(pool: MysqlPool<Client>): Promise<Client> {
   heardPool(pool)
-  const client = await pool.getConnection()
+  const client = await unwatched(taken, pool)
   // The pool emits no event for a connection that goes from one caller straight to the next.
   heard(innerLink(client) ?? client)
   forgetReset(client)
   return client
+}
+
+function taken<Client extends MysqlPoolClient>(pool: MysqlPool<Client>): Promise<Client> {
+  return pool.getConnection()
 }
 
 type Link = Pick<MysqlPoolClient, 'on' | 'off'>

@@ -132,11 +132,12 @@ function given({ pool, control }: MysqlPoolOptions<MysqlPoolClient>): MysqlPools
   const handlers = (): Promise<MysqlPool> => Promise.resolve(promise)
   const max = sizeOf(pool)
   const size = max === undefined ? undefined : { max, control: control === undefined ? CONTROL : 0 }
-  if (control === undefined) return { size, handlers, control: handlers, close: () => Promise.resolve() }
+  const inner = innerPool(pool)
+  if (control === undefined) return { size, given: inner, handlers, control: handlers, close: () => Promise.resolve() }
   noOthers('control', control, ['url'])
   refuseUnsetUrl(control, undefined, 'control.url')
   const own = lazyPool(checkedUrl('control.url', control.url), CONTROL)
-  return { size, handlers, control: own.get, close: own.close }
+  return { size, given: inner, handlers, control: own.get, close: own.close }
 }
 
 function hasConnections(pool: unknown): boolean {

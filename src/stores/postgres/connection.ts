@@ -1,4 +1,4 @@
-import { describe, heard, heardPool, type Interrupt } from '../../base/index.ts'
+import { describe, heard, heardPool, type Interrupt, unwatched, watchPool } from '../../base/index.ts'
 import type {
   Connection,
   ConnectionFeatures,
@@ -36,6 +36,8 @@ import { PgView, PgViews } from './views.ts'
 /** Where the connections come from. */
 export interface PgPools<Client extends PgPoolClient> {
   readonly size: ConnectionFeatures['pool']
+  /** The user's pool, from which connections for handlers are taken. */
+  readonly given?: object
   handlers(): PgPool<Client> | Promise<PgPool<Client>>
   /** For heartbeats and the like, which must not wait for handlers. */
   control(): PgPool<Client> | Promise<PgPool<Client>>
@@ -60,7 +62,8 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
     this.#pools = pools
     this.#era = new Era(pools.doubted)
     this.#names = new PreparedNames(prepare, warnOfPooler)
-    const { size: pool, listen } = pools
+    const { size: pool, listen, given } = pools
+    if (given !== undefined) watchPool({ pool: given, method: 'connect' })
     this.listen = listen
     this.features = {
       name: 'postgres',
@@ -205,6 +208,10 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
     }
   }
 
+  isOnPool(pool: object): boolean {
+    return pool === this.#pools.given
+  }
+
   close(): Promise<void> {
     return this.#pools.close()
   }
@@ -230,7 +237,7 @@ async function acquire<Client extends PgPoolClient>(
   signal?.throwIfAborted()
   heardPool(pool)
   for (;;) {
-    const client = await untilAcquired(pool.connect(), signal, (late) => late.release(), shortage)
+    const client = await untilAcquired(unwatched(connect, pool), signal, (late) => late.release(), shortage)
     // `pg` refuses query objects in its pipeline mode. Flights do the same, and more.
     if (Reflect.get(client, 'pipeline') === true) {
       pipelined.add(client)
@@ -241,6 +248,10 @@ async function acquire<Client extends PgPoolClient>(
     if (era.trusts(client)) return client
     giveBack(client, true)
   }
+}
+
+function connect<Client extends PgPoolClient>(pool: PgPool<Client>): Promise<Client> {
+  return pool.connect()
 }
 
 const pipelined = new WeakSet<object>()

@@ -131,12 +131,12 @@ function given({ pool, control }: PostgresPoolOptions<PgPool>): PgPools<PgPoolCl
   const handlers = (): PgPool => pool
   const max = sizeOf(pool)
   const size = max === undefined ? undefined : { max, control: control === undefined ? CONTROL : 0 }
-  if (control === undefined) return { size, handlers, control: handlers, close: () => Promise.resolve() }
+  if (control === undefined) return { size, given: pool, handlers, control: handlers, close: () => Promise.resolve() }
   noOthers('control', control, ['url'])
   refuseUnsetUrl(control, undefined, 'control.url')
   const url = checkedUrl('control.url', control.url)
   const own = lazyPool(url, CONTROL)
-  return { size, handlers, control: own.get, doubted: own.doubt, listen: listenOn(url), close: own.close }
+  return { size, given: pool, handlers, control: own.get, doubted: own.doubt, listen: listenOn(url), close: own.close }
 }
 
 function opened(options: PostgresUrlOptions): PgPools<PgPoolClient> {

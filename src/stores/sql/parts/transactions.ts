@@ -59,6 +59,10 @@ export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
     return new SqlEntered(connection.enter(tx), () => connection.mostBytes(tx), this.#context)
   }
 
+  isOnPool(pool: object): boolean {
+    return this.#connection.isOnPool?.(pool) === true
+  }
+
   async run<T>(options: UnitOptions, opening: Opening, body: (unit: Unit<Tx>) => Promise<UnitEnd<T>>): Promise<T> {
     const opened = made(() => this.#opening(options, opening))
     const { signal, acquired } = options
