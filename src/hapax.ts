@@ -159,6 +159,7 @@ function createWhole<Tx, Own>(options: HapaxOptions<Tx, Own>): Hapax<Tx, Own> {
     'maxMessageBytes',
     'acquireMs',
     'outsideQueries',
+    'around',
     'clock',
     'random',
   ])
@@ -212,6 +213,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
     const wake = (rows?: readonly Committed[]): void => this.#crew.wake(rows)
     const delivery = oneOf('delivery', DELIVERIES, options.delivery, 'relay')
     callback('route', options.route)
+    callback('around', options.around)
     const consumersOf = (type: string): readonly ConsumerCore<Tx>[] =>
       [...this.#consumers.values()].filter((each) => each.settings.enabled && each.types.includes(type))
     const unserved = new Unserved({ workers: store.workers, clock, logger })
@@ -219,6 +221,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
     this.#publishes = new UnservedPublishes({ store, clock: later, unserved, consumersOf })
     this.#publisher = new Publisher({
       store,
+      around: options.around,
       source,
       delivery,
       relay,

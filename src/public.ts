@@ -90,6 +90,11 @@ export interface HapaxOptions<Tx, Own> {
    * and fails the attempt with `outside-query`. @default 'warn'
    */
   readonly outsideQueries?: 'warn' | 'error' | 'ignore'
+  /**
+   * Calls a handler, or the work of `hapax.transaction`, where services look for the transaction: `(tx, call) => storage.run(tx, call)`.
+   * It calls `call` once, at once, and returns what that returned. @default `call` is called
+   */
+  around?<T>(tx: Tx, call: () => T): T
   readonly clock?: Clock
   readonly random?: Random
 }

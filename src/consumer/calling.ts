@@ -15,7 +15,8 @@ export function callHandlers<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx>): un
   const reach = scope.reach()
   // Only where statements can be observed, so that a savepoint is noticed.
   if (scope.together && reach === 'none') return callTogether(jobs, scope)
-  const views = scope.views?.()
+  // Whoever finds the transaction by the user's `around` sends its statements past the views.
+  const views = scope.buffer.enter && scope.views?.()
   if (views === undefined) return inTurn(jobs, scope)
   return scope.buffer.around(undefined, callOverlapping, steps(jobs, scope), views, scope)
 }
@@ -188,10 +189,11 @@ function callOne<Tx>(
 
 /** The same inside an outer `around`, which makes it cheaper. */
 function callNext<Tx>(handler: OneHandler<Tx>, job: Job<Tx>, content: Content, scope: CallScope<Tx>): unknown {
-  if (scope.observe !== undefined) return callOne(handler, job, content, scope)
+  const { enter } = scope.buffer
+  if (scope.observe !== undefined || enter === undefined) return callOne(handler, job, content, scope)
   const { call } = handler
   const { message, data } = content
-  scope.buffer.enter(() => causeOf(message))
+  enter(() => causeOf(message))
   return call(data, new OneContext(message, job.attempt, scope))
 }
 

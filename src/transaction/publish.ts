@@ -13,12 +13,15 @@ import { type ConsumersOf, divided, localRows, writeAll } from './writing.ts'
 
 const NO_WRITES: Writes = {}
 
+/** Calls code where services look for the transaction; returns what it returned. */
+type Around<Tx> = <T>(tx: Tx, call: () => T) => T
+
 /** The publishes of one transaction of hapax, or of one of several handlers that overlap in it. */
 export interface PublishBuffer extends Publishes {
   /** Calls a handler whose publishes without `tx` go here. */
   around<Args extends unknown[], T>(causeOf: CauseOf | undefined, call: (...args: Args) => T, ...args: Args): T
-  /** The same for what is called next, inside an outer call of `around`. */
-  enter(causeOf: CauseOf | undefined): void
+  /** The same for what is called next, inside an outer call of `around`. Undefined: only `around` will do. */
+  readonly enter: ((causeOf: CauseOf | undefined) => void) | undefined
 }
 
 /** All publishes of one transaction of hapax. */
@@ -39,6 +42,8 @@ export interface OpenBuffer<Tx> extends PublishBuffer {
 /** What the publisher needs to know of its hapax. */
 export interface PublisherOptions<Tx, Own> extends PrepareOptions {
   readonly store: Pick<Store<Tx, Own>, 'transactions'>
+  /** The user's own calls of handlers. */
+  readonly around: Around<Tx> | undefined
   readonly events: EventHub
   /** Undefined: nobody watches. */
   readonly instrument: SafeInstrument | undefined
@@ -119,11 +124,15 @@ export class Publisher<Tx, Own> {
 
   #buffer(tx: Tx, buffer: Waiting): PublishBuffer {
     if (isObject(tx)) this.#buffers.set(tx, buffer)
+    const { around } = this.#options
     const publishes: PublishBuffer = {
       publish: this.#publishing(tx, buffer),
       publishMany: (drafts, cause) => this.#many(tx, buffer, drafts, cause),
-      around: (causeOf, call, ...args) => new Inside(this, publishes, buffer, causeOf).run(call, ...args),
-      enter: (causeOf) => new Inside(this, publishes, buffer, causeOf).enter(),
+      around: (causeOf, call, ...args) => {
+        const inside = new Inside(this, publishes, buffer, causeOf)
+        return around === undefined ? inside.run(call, ...args) : inside.run(around, tx, () => call(...args))
+      },
+      enter: around === undefined ? (causeOf) => new Inside(this, publishes, buffer, causeOf).enter() : undefined,
     }
     return publishes
   }

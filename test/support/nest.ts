@@ -18,4 +18,6 @@ export function provided<C extends Type>(
 function decorateMethod(target: Type, name: string, decorators: readonly unknown[]): void {
   const descriptor = Object.getOwnPropertyDescriptor(target.prototype, name) as TypedPropertyDescriptor<never>
   for (const decorate of decorators.toReversed()) (decorate as Decorate)(target.prototype, name, descriptor)
+  // Some put another function in its place.
+  Object.defineProperty(target.prototype, name, descriptor)
 }
