@@ -85,8 +85,8 @@ export interface HapaxOptions<Tx, Own> {
   /** How long a transaction waits for a connection if no other one gets one meanwhile. @default 10_000 */
   readonly acquireMs?: number
   /**
-   * What happens when a handler, or what it calls, takes another connection from the pool that the store was given: its writes there are
-   * not part of the handler's transaction. `warn` logs the first time in each consumer, with the stack; `error` refuses the connection
+   * What happens when a handler, or a service that it calls, takes another connection from the store's pool: its writes there are not part
+   * of the handler's transaction. `warn` logs the first time in each consumer, with the stack; `error` refuses the connection
    * and fails the attempt with `outside-query`. @default 'warn'
    */
   readonly outsideQueries?: 'warn' | 'error' | 'ignore'

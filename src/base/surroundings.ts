@@ -1,4 +1,4 @@
-// What running code is inside of, for pools: whoever takes a connection there may be outside of the transaction it is meant to be in.
+// Which handler the running code belongs to, for pools: a connection taken there is not the one of the handler's transaction.
 
 import { AsyncLocalStorage } from 'node:async_hooks'
 

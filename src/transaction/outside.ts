@@ -1,11 +1,11 @@
-// Queries that a handler, or what it calls, sends outside of the handler's transaction.
+// Queries that a handler, or a service that it calls, sends outside the handler's transaction.
 
 import { faultFields, HapaxError, type Logger } from '../base/index.ts'
 
-/** What becomes of such queries. */
+/** How such queries are treated. */
 export const OUTSIDE_QUERIES = ['warn', 'error', 'ignore'] as const
 
-/** What outside queries are judged by. */
+/** What judging outside queries needs. */
 interface OutsideQueriesOptions {
   readonly mode: (typeof OUTSIDE_QUERIES)[number]
   /** Whether the store takes its connections from this pool. */
@@ -36,9 +36,9 @@ export class OutsideQueries {
 }
 
 function outsideQuery(consumer: string): HapaxError {
-  const what = `expected the handler of ${consumer}, and what it calls, to query in its transaction`
+  const what = `expected the handler of ${consumer}, and services that it calls, to query in its transaction`
   const why = 'writes on another connection stay when the handler fails, and happen again when it is retried'
-  const remedy = 'pass ctx.tx to the service, let it join the transaction, or give it a pool of its own'
+  const remedy = 'pass ctx.tx to the service, let it join the transaction, or give it a separate pool'
   // Its stack leads to the code that took the connection.
   const cause = new Error('the connection was taken here')
   return new HapaxError('outside-query', `${what}, got another connection of its pool: ${why}; ${remedy}`, {

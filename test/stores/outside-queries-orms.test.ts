@@ -2,6 +2,9 @@
 
 import { MikroORM as OnMariadb } from '@mikro-orm/mariadb'
 import { MikroORM as OnPostgres } from '@mikro-orm/postgresql'
+import { Module } from '@nestjs/common'
+import { NestFactory } from '@nestjs/core'
+import { getDataSourceToken, getRepositoryToken, TypeOrmModule } from '@nestjs/typeorm'
 import { sql } from 'drizzle-orm'
 import { drizzle as onMysql2 } from 'drizzle-orm/mysql2'
 import { drizzle as onPg } from 'drizzle-orm/node-postgres'
@@ -12,6 +15,7 @@ import { fromKnex } from 'hapax/knex'
 import { fromKysely } from 'hapax/kysely'
 import { fromMikroOrm } from 'hapax/mikro-orm'
 import { mysql } from 'hapax/mysql'
+import { HapaxModule, HapaxRunner, OnMessage } from 'hapax/nestjs'
 import { postgres } from 'hapax/postgres'
 import { fromSequelize } from 'hapax/sequelize'
 import { fromTypeorm } from 'hapax/typeorm'
@@ -20,10 +24,11 @@ import { Kysely, sql as kyselySql, MysqlDialect, PostgresDialect } from 'kysely'
 import { createPool } from 'mysql2'
 import pg from 'pg'
 import { Sequelize } from 'sequelize'
-import { DataSource } from 'typeorm'
+import { DataSource, EntitySchema, type Repository } from 'typeorm'
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest'
 import { present } from '../../src/base/index.ts'
 import { type Checker, makePlace } from '../support/databases.ts'
+import { provided } from '../support/nest.ts'
 import { openPrisma } from '../support/orms.ts'
 import { testStores } from '../support/servers.ts'
 
@@ -255,5 +260,75 @@ describe.runIf(testStores().includes('postgres'))('an outside query of Prisma', 
       { status: 'rolled-back', error: { code: 'outside-query' } },
     ])
     expect(await checker.query(`select id from ${schema}.prisma_orders`)).toEqual([{ id: 'inside false' }])
+  })
+})
+
+describe.runIf(testStores().includes('postgres'))('an outside query of an injected repository in NestJS', () => {
+  it.each(['warn', 'error'] as const)("is noticed with outsideQueries: '%s'", async (outsideQueries) => {
+    const checker = await makePlace('postgres')
+    onTestFinished(() => checker[Symbol.asyncDispose]())
+    const { url, schema } = checker.place
+    const Effect = new EntitySchema<{ id: string; consumer: string }>({
+      name: 'Effect',
+      tableName: 'business',
+      schema,
+      columns: { id: { type: 'text', primary: true }, consumer: { type: 'text' } },
+    })
+    class Audit {
+      readonly #effects: Repository<{ id: string; consumer: string }>
+      constructor(effects: Repository<{ id: string; consumer: string }>) {
+        this.#effects = effects
+      }
+      write(): Promise<unknown> {
+        return this.#effects.insert({ id: 'a', consumer: 'audit' })
+      }
+    }
+    provided(Audit, { inject: [getRepositoryToken(Effect)] })
+    class Billing {
+      readonly #audit: Audit
+      constructor(audit: Audit) {
+        this.#audit = audit
+      }
+      async onOrder(): Promise<void> {
+        await this.#audit.write()
+        throw new Error('failed after the service')
+      }
+    }
+    provided(Billing, { inject: [Audit], methods: { onOrder: [OnMessage(Placed, { consumer: 'billing' })] } })
+    const warned: unknown[] = []
+    const add = (fields: object): void => void ('code' in fields && warned.push(fields.code))
+    const logger = { debug: () => {}, info: () => {}, warn: add, error: () => {} } as unknown as Logger
+    class App {}
+    Module({
+      imports: [
+        TypeOrmModule.forRoot({ type: 'postgres', url, entities: [Effect] }),
+        TypeOrmModule.forFeature([Effect]),
+        HapaxModule.forRootAsync({
+          inject: [getDataSourceToken()],
+          useFactory: (dataSource: DataSource) => ({
+            store: postgres(fromTypeorm(dataSource), { schema }),
+            source: '/test',
+            logger,
+            outsideQueries,
+            consumers: { billing: { onError: 'rollback' } },
+          }),
+        }),
+      ],
+      providers: [Audit, Billing],
+    })(App)
+    const app = await NestFactory.createApplicationContext(App, { logger: false, abortOnError: false })
+    onTestFinished(() => app.close())
+    const outcome = await app
+      .get(HapaxRunner)
+      .consumer('billing')
+      .handle({ id: 'a', source: '/test', type: 'order.placed', data: {} })
+    const rows = await checker.query(`select consumer from ${schema}.business`)
+    if (outsideQueries === 'warn') {
+      expect(warned).toContain('outside-query')
+      expect(rows).toEqual([{ consumer: 'audit' }])
+    } else {
+      expect(outcome).toMatchObject({ status: 'rolled-back', error: { code: 'outside-query' } })
+      expect(rows).toEqual([])
+    }
   })
 })
