@@ -4,6 +4,7 @@ import { pathToFileURL } from 'node:url'
 import { asError, messageOf } from '../base/index.ts'
 import { CliError } from './io/errors.ts'
 import type { Io } from './io/io.ts'
+import { loadSources } from './sources.ts'
 
 /** What a configuration file exports, before it is checked. */
 export interface Config {
@@ -30,6 +31,7 @@ export async function readConfig(io: Io, given?: string): Promise<Config | undef
   if (name === undefined) return undefined
   const file = resolve(io.cwd, name)
   if (!existsSync(file)) throw new CliError('usage', `there is no configuration file ${name}`)
+  loadSources()
   const { default: config } = await import(pathToFileURL(file).href).catch((error: unknown) => {
     throw new CliError('config', `${name} could not be loaded: ${messageOf(asError(error))}`)
   })

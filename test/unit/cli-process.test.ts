@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process'
-import { writeFileSync } from 'node:fs'
+import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
 import manifest from '../../package.json' with { type: 'json' }
@@ -49,4 +49,21 @@ export default { store: sqlite({ path }), source: '/shop' }`,
   expect(version).toEqual({ exitCode: 0, stdout: `${manifest.version}\n`, stderr: '' })
   expect(wrong).toMatchObject({ exitCode: 1, stdout: '' })
   expect(wrong.stderr).toMatch(/^hapax: there is no database[\s\S]*CliError: .*\n +at /)
+})
+
+it.for(['commonjs', 'module'])('loads sources as their compiler finds them, in a package of type %s', async (type) => {
+  const cwd = temporaryDirectory()
+  const files = {
+    'package.json': JSON.stringify({ type }),
+    'hapax.config.mjs': `export { default } from './src/hapax'`,
+    'src/hapax.ts': `import { folder } from './generated'\nimport { name } from './name.js'\nexport default { store: \`sqlite:\${folder}/\${name}\` }`,
+    'src/generated/index.ts': `export * from './client'`,
+    'src/generated/client.ts': `export const folder: string = '.'`,
+    'src/name.ts': `export const name: string = 'shop.db'`,
+  }
+  mkdirSync(join(cwd, 'src/generated'), { recursive: true })
+  for (const [name, text] of Object.entries(files)) writeFileSync(join(cwd, name), text)
+  expect(await hapax(['migrate', '--json'], cwd)).toMatchObject({ exitCode: 0, stderr: '' })
+  writeFileSync(join(cwd, 'src/hapax.ts'), `import './none'\nexport default {}`)
+  expect((await hapax(['status'], cwd)).stderr).toMatch(/could not be loaded: Cannot find module .*none.*\(config\)/)
 })
