@@ -1,6 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { asError, fieldOf, messageOf } from '../base/index.ts'
+import { type Compiler, readCompiler } from './compiler.ts'
 import { CliError } from './io/errors.ts'
 
 /** What source files of a project are: TypeScript, or JavaScript with `import` or with `require`. */
@@ -18,6 +19,8 @@ export interface Project {
   readonly language: Language
   /** What its `.js` and `.ts` files are, by the type in package.json; without one, by what the compiler makes of them. */
   readonly modules: 'esm' | 'cjs'
+  /** What tsconfig.json says; undefined without one, where Node.js runs the sources. */
+  readonly compiler: Compiler | undefined
   /** Whether it is the root of a monorepo. */
   readonly isWorkspace: boolean
 }
@@ -30,14 +33,18 @@ export function readProject(directory: string): Project | undefined {
   if (!existsSync(file)) return undefined
   const manifest = parsed(file)
   const packages = new Map(LISTS.flatMap((list) => entriesOf(fieldOf(manifest, list))))
-  const modules = modulesOf(fieldOf(manifest, 'type'), directory)
+  const compiler = existsSync(join(directory, 'tsconfig.json'))
+    ? readCompiler(directory, installedVersion(directory, 'typescript') ?? packages.get('typescript'))
+    : undefined
+  const modules = modulesOf(fieldOf(manifest, 'type'), compiler)
   const name = fieldOf(manifest, 'name')
   return {
     directory,
     name: typeof name === 'string' ? name : undefined,
     packages,
-    language: isTypeScript(directory, packages) ? 'ts' : modules === 'esm' ? 'esm' : 'cjs',
+    language: compiler !== undefined || packages.has('typescript') ? 'ts' : modules === 'esm' ? 'esm' : 'cjs',
     modules,
+    compiler,
     isWorkspace: fieldOf(manifest, 'workspaces') !== undefined || existsSync(join(directory, 'pnpm-workspace.yaml')),
   }
 }
@@ -54,20 +61,10 @@ export function installedVersion(directory: string, name: string): string | unde
   }
 }
 
-/** Without a type, Node.js looks into a file, but most settings of the compiler make it CommonJS. */
-function modulesOf(type: unknown, directory: string): Project['modules'] {
-  const isEsm = type === undefined ? compilesToEsm(directory) : type === 'module'
+/** Without a type, Node.js looks into a file; settings of the compiler for bundlers make it an ES module, most others CommonJS. */
+function modulesOf(type: unknown, compiler: Compiler | undefined): Project['modules'] {
+  const isEsm = type === undefined ? /^(?:es|preserve)/.test(compiler?.module ?? '') : type === 'module'
   return isEsm ? 'esm' : 'cjs'
-}
-
-/** Settings for bundlers, with which every file is an ES module. */
-function compilesToEsm(directory: string): boolean {
-  const file = join(directory, 'tsconfig.json')
-  return existsSync(file) && /^(?:(?!\/\/).)*"module"\s*:\s*"(?:es\w+|preserve)"/im.test(readFileSync(file, 'utf8'))
-}
-
-function isTypeScript(directory: string, packages: ReadonlyMap<string, string>): boolean {
-  return packages.has('typescript') || existsSync(join(directory, 'tsconfig.json'))
 }
 
 function parsed(file: string): unknown {

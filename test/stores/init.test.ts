@@ -49,7 +49,10 @@ const available = combinations.filter(({ orm, store }) => {
 })
 
 /** In a package like this one, in which `hapax` means the sources. */
-async function diagnosed(write: (folder: string) => Promise<void>): Promise<readonly string[]> {
+async function diagnosed(
+  write: (folder: string) => Promise<void>,
+  verbatimModuleSyntax: boolean,
+): Promise<readonly string[]> {
   const folder = mkdtempSync(join(tmpdir(), 'hapax-init-'))
   try {
     writeFileSync(join(folder, 'package.json'), JSON.stringify({ ...manifest, name: 'hapax' }))
@@ -57,7 +60,14 @@ async function diagnosed(write: (folder: string) => Promise<void>): Promise<read
     await write(folder)
     // It has no types of its own.
     writeFileSync(join(folder, 'made.d.ts'), `declare module 'better-sqlite3'`)
-    const compilerOptions = { ...config.compilerOptions, experimentalDecorators: true, noEmit: true }
+    const compilerOptions = {
+      ...config.compilerOptions,
+      verbatimModuleSyntax,
+      experimentalDecorators: true,
+      // Parameter properties are how constructors of Nest are written.
+      erasableSyntaxOnly: false,
+      noEmit: true,
+    }
     writeFileSync(
       join(folder, 'tsconfig.json'),
       JSON.stringify({ compilerOptions, include: ['made*/**/*.ts', 'made.d.ts'] }),
@@ -68,33 +78,56 @@ async function diagnosed(write: (folder: string) => Promise<void>): Promise<read
   }
 }
 
-describe('what init writes', () => {
-  const frameworks = ['none', 'nestjs', 'express']
+/** Kinds of TypeScript projects: with ES modules, and with CommonJS, where an application of Nest injects its connection. */
+const projects = [
+  { kind: 'ES modules', manifest: { type: 'module' }, frameworks: ['none', 'nestjs', 'express'], nest: {} },
+  { kind: 'CommonJS', manifest: {}, frameworks: ['nestjs', 'none'], nest: {} },
+  {
+    kind: 'CommonJS with packages of Nest for ORMs',
+    manifest: {},
+    frameworks: ['nestjs'],
+    nest: { '@nestjs/typeorm': '*', '@mikro-orm/nestjs': '*' },
+  },
+]
 
-  it('compiles, for every ORM and driver, with every broker, with and without an example', async () => {
-    const diagnostics = await diagnosed(async (folder) => {
-      for (const [index, { orm, store, dependencies }] of [...available, ...forks].entries()) {
-        const cwd = join(folder, `made-${index}-${orm}-${store}`)
-        mkdirSync(cwd)
-        writeFileSync(
-          join(cwd, 'package.json'),
-          JSON.stringify({ name: 'shop', type: 'module', imports: {}, dependencies }),
-        )
-        writeFileSync(join(cwd, 'tsconfig.json'), '{}')
-        const broker = BROKER_NAMES[index % BROKER_NAMES.length] ?? 'none'
-        const framework = frameworks[index % frameworks.length] ?? 'none'
-        const example = index % 4 === 3 ? ['--no-example'] : []
-        const init = ['init', '--orm', orm, '--store', store, '--broker', broker, '--framework', framework, ...example]
-        expect(await cli([...init, '--no-migration'], { cwd })).toMatchObject({ exitCode: 0, stderr: '' })
-        // So that the package around it is the one that is meant by its name.
-        rmSync(join(cwd, 'package.json'))
-      }
-    })
-    // It is generated in a project, and not here.
-    const generated = /'"@prisma\/client"' has no exported member 'PrismaClient'/
-    expect(diagnostics.filter((each) => !generated.test(each))).toEqual([])
-    expect(available.length).toBeGreaterThan(5)
-  })
+describe('what init writes', () => {
+  it.for(projects)(
+    'compiles, for every ORM and driver, with every broker, with and without an example: $kind',
+    async ({ manifest, frameworks, nest }) => {
+      const verbatimModuleSyntax = 'type' in manifest
+      const diagnostics = await diagnosed(async (folder) => {
+        for (const [index, { orm, store, dependencies }] of [...available, ...forks].entries()) {
+          const cwd = join(folder, `made-${index}-${orm}-${store}`)
+          mkdirSync(join(cwd, 'node_modules'), { recursive: true })
+          symlinkSync(folder, join(cwd, 'node_modules/hapax'))
+          const named = { name: 'shop', ...manifest, imports: {}, dependencies: { ...dependencies, ...nest } }
+          writeFileSync(join(cwd, 'package.json'), JSON.stringify(named))
+          const compilerOptions = { ...config.compilerOptions, verbatimModuleSyntax }
+          writeFileSync(join(cwd, 'tsconfig.json'), JSON.stringify({ compilerOptions }))
+          const broker = BROKER_NAMES[index % BROKER_NAMES.length] ?? 'none'
+          const framework = frameworks[index % frameworks.length] ?? 'none'
+          const example = index % 4 === 3 ? ['--no-example'] : []
+          const init = [
+            'init',
+            '--orm',
+            orm,
+            '--store',
+            store,
+            '--broker',
+            broker,
+            '--framework',
+            framework,
+            ...example,
+          ]
+          expect(await cli([...init, '--no-migration'], { cwd })).toMatchObject({ exitCode: 0, stderr: '' })
+        }
+      }, verbatimModuleSyntax)
+      // It is generated in a project, and not here.
+      const generated = /'"@prisma\/client"' has no exported member 'PrismaClient'/
+      expect(diagnostics.filter((each) => !generated.test(each))).toEqual([])
+      expect(available.length).toBeGreaterThan(5)
+    },
+  )
 })
 
 /** Starts the worker, publishes two orders, and ends once both have been billed. */

@@ -48,14 +48,14 @@ describe('init', () => {
     const cwd = project(['drizzle-orm', 'pg', 'amqplib', 'typescript'])
     const first = await init(cwd)
     expect(first.files).toEqual(
-      ['src/hapax.ts', 'hapax.config.ts', 'drizzle/0000_hapax.sql', 'drizzle/meta/_journal.json'].map((path) => ({
+      ['src/hapax.ts', 'hapax.config.mjs', 'drizzle/0000_hapax.sql', 'drizzle/meta/_journal.json'].map((path) => ({
         path,
         state: 'written',
       })),
     )
-    expect(first.install).toEqual(['hapax', 'drizzle-kit'])
+    expect(first.install).toEqual(['hapax', 'drizzle-kit', '@types/node'])
     expect(first.next.flatMap(({ command }: { command?: string }) => command ?? [])).toEqual([
-      'npm install hapax drizzle-kit',
+      'npm install hapax drizzle-kit @types/node',
       'npx drizzle-kit migrate',
       'npx hapax work',
       'npx hapax doctor',
@@ -93,9 +93,9 @@ describe('init', () => {
   })
 
   it.for([
-    [{ type: 'module' }, ['typescript'], 'src/hapax.ts', 'hapax.config.ts'],
-    [{ type: undefined }, ['typescript'], 'src/hapax.mts', 'hapax.config.mts'],
-    [{ type: 'commonjs' }, ['typescript'], 'src/hapax.mts', 'hapax.config.mts'],
+    [{ type: 'module' }, ['typescript'], 'src/hapax.ts', 'hapax.config.mjs'],
+    [{ type: undefined }, ['typescript'], 'src/hapax.mts', 'hapax.config.mjs'],
+    [{ type: 'commonjs' }, ['typescript'], 'src/hapax.mts', 'hapax.config.mjs'],
     [{ type: 'module' }, [], 'hapax.js', 'hapax.config.js'],
     [{ type: undefined }, [], 'hapax.mjs', 'hapax.config.mjs'],
     [{ type: 'commonjs' }, [], 'hapax.mjs', 'hapax.config.mjs'],
@@ -107,13 +107,81 @@ describe('init', () => {
   it.for([
     ['{ "compilerOptions": { "module": "ESNext" } }', 'src/hapax.ts'],
     ['{ "compilerOptions": { "module": "preserve" } }', 'src/hapax.ts'],
-    ['{ "compilerOptions": { "module": "nodenext" } }', 'src/hapax.mts'],
-    ['{\n// "module": "esnext",\n"extends": "@acme/tsconfig" }', 'src/hapax.mts'],
-  ] as const)('without a type, asks the compiler what files are: %s', async ([tsconfig, path]) => {
+    ['{ "compilerOptions": { "module": "nodenext" } }', 'src/hapax.ts'],
+    ['{ "compilerOptions": { "module": "nodenext", "verbatimModuleSyntax": true, } }', 'src/hapax.mts'],
+    ['{\n// "verbatimModuleSyntax": true,\n"extends": "./base" }', 'src/hapax.mts'],
+  ] as const)('without a type, names files by what the compiler makes of them: %s', async ([tsconfig, path]) => {
     const cwd = project(['pg'], { type: undefined })
     writeFileSync(join(cwd, 'tsconfig.json'), tsconfig)
+    writeFileSync(
+      join(cwd, 'base.json'),
+      '{ "compilerOptions": { "module": "nodenext", /* all */ "verbatimModuleSyntax": true } }',
+    )
     expect((await init(cwd, ['--dry-run'])).files[0].path).toBe(path)
   })
+
+  it.for([
+    ['"module": "node16"', '^5.9.0', /with module node16 of TypeScript 5\.9, CommonJS files cannot import hapax/],
+    ['"module": "nodenext"', '~5.7.2', /with module nodenext of TypeScript 5\.7, CommonJS files cannot import hapax/],
+    ['"module": "commonjs", "moduleResolution": "classic"', '5', /moduleResolution classic does not find hapax/],
+    ['"target": "es2022", "module": "es2022"', '5', /moduleResolution classic does not find hapax.*\n.*"bundler"/],
+    [
+      '"module": "commonjs", "allowJs": true',
+      '5',
+      /allowJs would compile hapax\.config\.mjs.*\n.*"include": \["src"\]/,
+    ],
+  ] as const)(
+    'refuses a compiler that would not take the files, before it writes any: %s of %s',
+    async ([options, typescript, said]) => {
+      const cwd = project(['pg'], { type: undefined, devDependencies: { typescript } })
+      writeFileSync(join(cwd, 'tsconfig.json'), `{ "compilerOptions": { ${options} } }`)
+      const refused = await cli(['init'], { cwd })
+      expect(refused).toMatchObject({ exitCode: 1, stderr: expect.stringMatching(said) })
+      expect(refused.stderr).toContain('nothing was written (refused)')
+      expect(existsSync(join(cwd, 'src'))).toBe(false)
+      expect(existsSync(join(cwd, 'hapax.config.mjs'))).toBe(false)
+    },
+  )
+
+  it('gives a NestJS application the connection that it injects, in a file that imports nothing asynchronous', async () => {
+    const cwd = project(['@nestjs/core', '@nestjs/typeorm', 'typeorm', 'pg', 'amqplib'], { type: undefined })
+    writeFileSync(join(cwd, 'tsconfig.json'), '{ "compilerOptions": { "module": "commonjs" } }')
+    const { files } = await init(cwd)
+    expect(files.map(({ path }: { path: string }) => path)).toEqual([
+      'src/hapax.module.ts',
+      'hapax.config.mjs',
+      expect.stringMatching(/^src\/migrations\/\d+-Hapax\.ts$/),
+    ])
+    const text = readFileSync(join(cwd, 'src/hapax.module.ts'), 'utf8')
+    expect(text).toContain('inject: [DataSource]')
+    expect(text).not.toMatch(/^(?:\w.*)?await /m)
+    expect(readFileSync(join(cwd, 'hapax.config.mjs'), 'utf8')).toContain(`store: process.env['DATABASE_URL']`)
+  })
+
+  it('does not wait for a connection while a CommonJS file is imported', async () => {
+    const cwd = project(['typeorm', 'mysql2'], { type: undefined })
+    writeFileSync(join(cwd, 'tsconfig.json'), '{ "compilerOptions": { "module": "commonjs" } }')
+    await init(cwd)
+    expect(readFileSync(join(cwd, 'src/hapax.ts'), 'utf8')).toContain(
+      'export const connected = dataSource.initialize()',
+    )
+    expect(readFileSync(join(cwd, 'hapax.config.mjs'), 'utf8')).toContain('await connected')
+  })
+
+  it.for([
+    ['knexfile.js', 'commonjs', /^migrations\/\d+_hapax\.js$/, 'exports.up ='],
+    ['knexfile.js', 'module', /^migrations\/\d+_hapax\.js$/, 'export async function up(knex) {'],
+    ['knexfile.ts', 'module', /^src\/migrations\/\d+_hapax\.ts$/, 'export async function up(knex: Knex)'],
+  ] as const)(
+    'writes a migration that Knex can run beside %s of a package of type %s',
+    async ([knexfile, type, path, up]) => {
+      const cwd = project(['knex', 'pg', 'typescript'], { type })
+      writeFileSync(join(cwd, knexfile), '')
+      const { files } = await init(cwd)
+      expect(files[2].path).toMatch(path)
+      expect(readFileSync(join(cwd, files[2].path), 'utf8')).toContain(up)
+    },
+  )
 
   it.for([
     [['@mikro-orm/core', '@mikro-orm/mariadb'], 'mariadb'],
@@ -219,17 +287,23 @@ describe('init', () => {
     expect((await init(project(['knex', 'pg']), ['--no-migration'])).next[2].command).toBe('npx hapax migrate')
   })
 
-  it('imports the client that Prisma generates', async () => {
+  it.for([
+    [undefined, './generated/prisma/client.ts'],
+    ['{ "module": "nodenext" }', './generated/prisma/client.js'],
+    ['{ "module": "nodenext", "rewriteRelativeImportExtensions": true }', './generated/prisma/client.ts'],
+    ['{ "module": "esnext", "moduleResolution": "bundler" }', './generated/prisma/client'],
+  ] as const)('imports the client that Prisma generates as the compiler finds it: %s', async ([options, path]) => {
     const cwd = project(['@prisma/client', 'typescript'])
+    if (options !== undefined) writeFileSync(join(cwd, 'tsconfig.json'), `{ "compilerOptions": ${options} }`)
     mkdirSync(join(cwd, 'prisma'))
     writeFileSync(
       join(cwd, 'prisma/schema.prisma'),
       'generator client {\n provider = "prisma-client"\n output = "../src/generated/prisma"\n}\ndatasource db {\n provider = "postgresql"\n}\n',
     )
-    expect((await init(cwd)).setup).toMatchObject({ orm: 'prisma', store: 'postgres' })
-    expect(readFileSync(join(cwd, 'src/hapax.ts'), 'utf8')).toContain(
-      `import { PrismaClient } from './generated/prisma/client.ts'`,
-    )
+    const { setup, next } = await init(cwd)
+    expect(setup).toMatchObject({ orm: 'prisma', store: 'postgres' })
+    expect(next[1].command).toBe('npx prisma generate')
+    expect(readFileSync(join(cwd, 'src/hapax.ts'), 'utf8')).toContain(`import { PrismaClient } from '${path}'`)
   })
 
   it('leaves the example out', async () => {

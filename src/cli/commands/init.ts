@@ -1,7 +1,7 @@
 // Sets a project up: the store and the broker, a first migration, an example. It never changes a file that is there.
 
 import { existsSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { join, posix } from 'node:path'
 import { Option } from 'commander'
 import { asError, messageOf, systemClock } from '../../base/index.ts'
 import type { MigrationSql } from '../../contracts/index.ts'
@@ -9,13 +9,15 @@ import { CONFIG_NAMES } from '../config.ts'
 import { ACCESS_NAMES, type Database, type StoreTemplate } from '../init/accesses.ts'
 import { BROKER_NAMES } from '../init/brokers.ts'
 import { choose, FRAMEWORK_NAMES, type Given } from '../init/choices.ts'
-import { projectFiles, type Setup } from '../init/starter.ts'
+import { assertCompiles } from '../init/compiling.ts'
+import { type Setup, sourceFolder } from '../init/setup.ts'
+import { projectFiles } from '../init/starter.ts'
 import { missingPackages, nextSteps, type Step } from '../init/steps.ts'
 import { CliError } from '../io/errors.ts'
 import { type Io, json, line, paint } from '../io/io.ts'
 import { existingMigration, type FileToWrite, migrationFiles, writeFiles } from '../migrations/files.ts'
 import { type AddCommand, examples } from '../options.ts'
-import { type Project, readProject } from '../project.ts'
+import { type Language, type Project, readProject } from '../project.ts'
 
 /** Options of `hapax init`. */
 interface InitOptions extends Given {
@@ -63,6 +65,7 @@ ${examples('hapax init', 'hapax init --orm drizzle --store postgres --broker rab
 async function init(options: InitOptions, io: Io): Promise<number> {
   const project = projectOf(io)
   const setup = setupOf(project, await choose(project, options, io), options.example)
+  assertCompiles(project)
   const { files, migration } = await planned(setup, options, io)
   if (!options.dryRun) writeAll(files, io)
   const missing = missingPackages(setup, migration)
@@ -114,15 +117,29 @@ function stateOf({ path, text }: FileToWrite, { force }: InitOptions, { cwd }: I
 }
 
 async function firstMigration(setup: Setup, { migrations }: InitOptions, { cwd }: Io): Promise<Planned[]> {
-  const { access, database, project } = setup
+  const { access, database } = setup
   if (access.migrations === undefined) return []
   const { format, folders } = access.migrations
-  const folder = migrations ?? folders.find((name) => existsSync(join(cwd, name))) ?? folders[0] ?? 'migrations'
+  const language = migrationLanguage(setup)
+  const there = folders.find((name) => existsSync(join(cwd, name)))
+  const folder = migrations ?? there ?? newFolder(setup, folders[0] ?? 'migrations', language)
   const sql = await migrationSql(database)
-  const there = existingMigration(sql.checksums, folder, cwd)
-  if (there !== undefined) return [{ path: there, text: '', state: 'there' }]
-  const printed = { sql, database, at: new Date(systemClock.now()), language: project.language }
+  const known = existingMigration(sql.checksums, folder, cwd)
+  if (known !== undefined) return [{ path: known, text: '', state: 'there' }]
+  const printed = { sql, database, at: new Date(systemClock.now()), language }
   return migrationFiles(printed, format, folder, cwd).map((file) => ({ ...file, state: 'written' }))
+}
+
+/** Knex runs its migrations as they are, and reads TypeScript only in projects whose knexfile is written in it. */
+function migrationLanguage({ access, project: { directory, language, modules } }: Setup): Language {
+  if (access.name !== 'knex' || language !== 'ts' || existsSync(join(directory, 'knexfile.ts'))) return language
+  return modules
+}
+
+/** A source that is compiled belongs to the others: in the root it would put the output of all of them one folder deeper. */
+function newFolder(setup: Setup, name: string, language: Language): string {
+  const isSource = language === 'ts' && !['drizzle', 'prisma'].includes(setup.access.name)
+  return isSource ? posix.join(sourceFolder(setup), name) : name
 }
 
 /** All migrations of a database, which is not opened. */

@@ -10,8 +10,25 @@ export interface StoreTemplate {
   readonly imports: readonly string[]
   readonly setup: readonly string[]
   readonly store: string
+  /** What connects, to be awaited, if that does not happen by itself. */
+  readonly connect?: string
+  /** What an application of Nest injects, if it has the package for this ORM. */
+  readonly nest?: Injected
   /** Another one for the same database, for projects that have its packages. */
   readonly other?: StoreTemplate
+}
+
+/** A connection that Nest provides by its class. */
+export interface Injected {
+  readonly package: string
+  /** Where the class and the type of transactions are from. */
+  readonly from: string
+  readonly type: string
+  /** The name under which the store of the template uses it. */
+  readonly variable: string
+  readonly transaction: string
+  /** An expression for the name of the database. */
+  readonly database: string
 }
 
 /** What an application reaches its database through. */
@@ -303,8 +320,17 @@ function typeorm(database: Database, store: string, driver: string, options: str
   return {
     packages: ['typeorm', driver],
     imports: [store, `import { fromTypeorm } from 'hapax/typeorm'`, `import { DataSource } from 'typeorm'`],
-    setup: [`export const dataSource = new DataSource(${options})`, 'await dataSource.initialize()'],
+    setup: [`export const dataSource = new DataSource(${options})`],
+    connect: 'dataSource.initialize()',
     store: `${database}(fromTypeorm(dataSource))`,
+    nest: {
+      package: '@nestjs/typeorm',
+      from: 'typeorm',
+      type: 'DataSource',
+      variable: 'dataSource',
+      transaction: 'EntityManager',
+      database: 'String(dataSource.driver.database)',
+    },
   }
 }
 
@@ -317,7 +343,7 @@ function mikroOrm(database: Database, store: string, driver: string, place: stri
       store,
     ],
     setup: [
-      'export const orm = await MikroORM.init({',
+      'export const orm = new MikroORM({',
       `  ${place},`,
       '  entities: [],',
       '  discovery: { warnWhenNoEntities: false },',
@@ -326,6 +352,14 @@ function mikroOrm(database: Database, store: string, driver: string, place: stri
       '})',
     ],
     store: `${database}(fromMikroOrm(orm))`,
+    nest: {
+      package: '@mikro-orm/nestjs',
+      from: `@mikro-orm/${driver}`,
+      type: 'MikroORM',
+      variable: 'orm',
+      transaction: 'EntityManager',
+      database: `String(orm.config.get('dbName'))`,
+    },
   }
 }
 

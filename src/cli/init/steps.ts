@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import type { Project } from '../project.ts'
 import { BROKERS } from './brokers.ts'
-import { extensionOf, hasWorker, isNest, type Setup, sourceFolder } from './starter.ts'
+import { configName, hasWorker, injectedOf, isNest, mainFile, nestFile, prismaOutput, type Setup } from './setup.ts'
 
 /** A thing to do next, and the command for it, if there is one. */
 export interface Step {
@@ -27,7 +27,8 @@ export function missingPackages({ project, access, template, broker }: Setup, mi
   const needed = ['hapax', ...template.packages, ...tool, ...client]
   const imported = (name: string): boolean => template.imports.some((line) => line.endsWith(`'${name}'`))
   const types = project.language === 'ts' ? needed.filter(imported).flatMap((name) => TYPES[name] ?? []) : []
-  return [...new Set([...needed, ...types])].filter((name) => !project.packages.has(name))
+  const node = project.language === 'ts' ? ['@types/node'] : []
+  return [...new Set([...needed, ...types, ...node])].filter((name) => !project.packages.has(name))
 }
 
 /** Redis Streams work with either client; the others need their own. */
@@ -45,11 +46,25 @@ export function nextSteps(setup: Setup, missing: readonly string[], migration: s
   const tables = migration === undefined ? 'npx hapax migrate' : access.migrations?.command
   return [
     ...(missing.length === 0 ? [] : [{ title: 'install', command: `${adder(setup.project)} ${missing.join(' ')}` }]),
-    { title: `set ${variables.join(' and ')}, or change the defaults in ${fileOf(setup)}` },
+    ...generating(setup),
+    { title: `set ${variables.join(' and ')}, or change the defaults in ${defaultsIn(setup)}` },
     ...(tables === undefined ? [] : [{ title: 'create the tables', command: tables }]),
     ...starting(setup),
     { title: 'check', command: 'npx hapax doctor' },
   ]
+}
+
+/** Where the URLs are. */
+function defaultsIn(setup: Setup): string {
+  if (injectedOf(setup) === undefined) return mainFile(setup)
+  return setup.broker === 'none' ? configName(setup) : `${nestFile(setup)} and ${configName(setup)}`
+}
+
+/** Prisma's client is imported from where it is generated. */
+function generating({ access, project }: Setup): Step[] {
+  const output = access.name === 'prisma' ? prismaOutput(project) : undefined
+  const there = output === undefined || existsSync(join(project.directory, output))
+  return there ? [] : [{ title: 'generate the client', command: 'npx prisma generate' }]
 }
 
 /** The tool that adds packages, by the lockfile, which may be that of a monorepo further up. */
@@ -59,10 +74,6 @@ function adder({ directory }: Project): string {
     if (lock !== undefined) return lock[1]
     if (dirname(place) === place) return 'npm install'
   }
-}
-
-function fileOf(setup: Setup): string {
-  return join(sourceFolder(setup), `hapax.${extensionOf(setup.project)}`)
 }
 
 const INSIDE: Readonly<Record<string, string>> = {
@@ -76,7 +87,7 @@ function starting(setup: Setup): Step[] {
   if (isNest(setup)) {
     return [
       {
-        title: `import MessagesModule of ${join(sourceFolder(setup), 'hapax.module.ts')} into your application module`,
+        title: `import MessagesModule of ${nestFile(setup)} into your application module`,
       },
     ]
   }
