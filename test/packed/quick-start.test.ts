@@ -1,6 +1,7 @@
-import { readFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it, type TestContext } from 'vitest'
+import { temporaryDirectory } from '../support/cli.ts'
 import { type DurableStore, durableStores, makeEmptyPlace, type Place } from '../support/databases.ts'
 import { oldestNode } from '../support/registry.ts'
 import { compiled, directoryIn, javascript, nodeOf, nodeVersions, packed, run } from './app.ts'
@@ -61,3 +62,21 @@ describe.for(nodeVersions)('the quick start on Node.js %s', (version) => {
 it.runIf(durableStores().includes('postgres'))('the quick start prints the same with the oldest pg', (context) =>
   tryIt(context, 'postgres', 'JavaScript', oldestNode, 'old'),
 )
+
+it('the quick start runs in a folder that npm init has made, under the name that the README gives it', async (context) => {
+  const told = packed(context)
+  const cwd = temporaryDirectory()
+  const npm = async (...args: string[]): Promise<string> => {
+    const { code, stderr } = await run('npm', [...args, '--prefer-offline', '--no-audit', '--no-fund'], { cwd })
+    expect(code, stderr).toBe(0)
+    return stderr
+  }
+  await npm('init', '-y')
+  expect(JSON.parse(readFileSync(join(cwd, 'package.json'), 'utf8')).type).not.toBe('module')
+  expect(await npm('install', told.tarball)).not.toContain('install script')
+  const readme = readFileSync(join(import.meta.dirname, '..', '..', 'README.md'), 'utf8')
+  const command = /and run `node (\S+)`:\n\n<!-- quick-start/.exec(readme)?.[1] ?? ''
+  writeFileSync(join(cwd, command), shownOn('README.md'))
+  const ran = await run(nodeOf(told, oldestNode), ['--no-warnings', command], { cwd })
+  expect(ran).toMatchObject({ code: 0, stdout: 'processed\nduplicate\n2\n', stderr: '' })
+})
