@@ -144,9 +144,13 @@ describe('init', () => {
   )
 
   it('gives a NestJS application the connection that it injects, in a file that imports nothing asynchronous', async () => {
-    const cwd = project(['@nestjs/core', '@nestjs/typeorm', 'typeorm', 'pg', 'amqplib'], { type: undefined })
+    const cwd = project(['@nestjs/core', '@nestjs/typeorm', 'typeorm', 'pg', 'amqplib', 'jest'], { type: undefined })
     writeFileSync(join(cwd, 'tsconfig.json'), '{ "compilerOptions": { "module": "commonjs" } }')
-    const { files } = await init(cwd)
+    const { files, next } = await init(cwd)
+    expect(next).toContainEqual({
+      title: 'run the tests',
+      command: expect.stringContaining('--experimental-vm-modules'),
+    })
     expect(files.map(({ path }: { path: string }) => path)).toEqual([
       'src/hapax.module.ts',
       'hapax.config.mjs',

@@ -50,6 +50,10 @@ export function nextSteps(setup: Setup, missing: readonly string[], migration: s
     { title: `set ${variables.join(' and ')}, or change the defaults in ${defaultsIn(setup)}` },
     ...(tables === undefined ? [] : [{ title: 'create the tables', command: tables }]),
     ...starting(setup),
+    // Jest loads ES modules only then, whatever Node.js does.
+    ...(setup.project.packages.has('jest')
+      ? [{ title: 'run the tests', command: 'NODE_OPTIONS=--experimental-vm-modules npx jest' }]
+      : []),
     { title: 'check', command: 'npx hapax doctor' },
   ]
 }
