@@ -64,6 +64,7 @@ export const divided: readonly string[] = [
 /** The slowest files, the slowest first: one that starts last would prolong the whole run. */
 export const longest: readonly string[] = [
   'test/faults/clusters/postgres.test.ts',
+  'test/packed/init.test.ts',
   'test/stores/postgres.test.ts',
   'test/stores/mysql.test.ts',
   'test/faults/sms.test.ts',
