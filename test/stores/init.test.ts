@@ -132,7 +132,8 @@ describe('what init writes', () => {
 
 /** Starts the worker, publishes two orders, and ends once both have been billed. */
 const PROGRAM = `
-const { hapax, placeOrder, worker } = await import(process.argv[2])
+const { connected, hapax, placeOrder, worker } = await import(process.argv[2])
+await connected
 let left = 2
 const done = new Promise((resolve) => hapax.events.on('processed', () => --left === 0 && resolve()))
 await worker.start()
@@ -211,6 +212,11 @@ describe('a project that init has set up', () => {
       await expectRunning(database, ['--orm', orm, '--store', store])
     },
   )
+
+  it.runIf(has('postgres'))('runs in CommonJS through an ORM that has to connect first', async () => {
+    await using database = await ownDatabase('postgres', { type: 'commonjs' })
+    await expectRunning(database, ['--orm', 'typeorm', '--store', 'postgres'])
+  })
 
   it.runIf(has('postgres') && testBrokers().includes('rabbitmq'))(
     'runs on pg and RabbitMQ, which package.json names',
