@@ -167,6 +167,14 @@ export interface MessagesView {
   readonly cursor: string | null
 }
 
+/** POST api/messages/retry. */
+export interface RetriedView {
+  /** How many messages are due now. */
+  readonly done: number
+  /** Whether the time of the request was up before the last message. */
+  readonly stopped: boolean
+}
+
 /** The payload of a message, exactly as it is stored, or a part of it. */
 export interface PayloadView {
   readonly contentType: string | null
@@ -420,6 +428,17 @@ export interface PostedRelease extends Posted {
   readonly key: string
 }
 
+/** POST api/messages/retry -> RetriedView: messages that wait for their next attempt become due now. */
+export interface PostedRetryNow extends Posted {
+  readonly origin: 'inbox' | 'outbox'
+  readonly scope?: string
+  readonly type?: string
+  readonly key?: string
+  readonly id?: string
+  readonly since?: string
+  readonly until?: string
+}
+
 /** POST api/failed/:seq/settle: the outcome of an external call, after which its message is retried. */
 export interface PostedSettle extends PostedRetry {
   readonly effect: string
@@ -442,5 +461,6 @@ export type PostedBody =
   | PostedOperation
   | PostedCount
   | PostedRelease
+  | PostedRetryNow
   | PostedSettle
   | PostedLogin

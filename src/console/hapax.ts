@@ -1,8 +1,11 @@
 import type {
+  BulkOptions,
+  BulkSummary,
   By,
   EditOptions,
   FailedQuery,
   RetryFailedOptions,
+  RetryingWhere,
   SentQuery,
   SettleOptions,
   Visit,
@@ -104,6 +107,8 @@ export interface ConsoleHapax {
     ): Promise<{ readonly row: WaitingMessage; readonly message: StoredMessage } | undefined>
     why(origin: Origin, seq: string): Promise<string>
     retries(query: { readonly origin: Origin; readonly limit?: number }): Promise<readonly WaitingMessage[]>
+    retry(origin: Origin, seq: string, by?: By): Promise<void>
+    retryAll(where: RetryingWhere & { readonly all?: true }, options?: BulkOptions): Promise<BulkSummary>
   }
   readonly audit: {
     list(query?: AuditWhere & Paged): Promise<Numbered<AuditEntry>>

@@ -146,6 +146,26 @@ describe.skipIf(withoutBrowser).for(durableStores())('the actions of the console
     expect((await audited('settle')).map(({ note }) => note)).toContain("'charge' as retry")
   })
 
+  test('a message that waits for its next attempt is retried now, alone or with all that match', async () => {
+    const banking = world.hapax.consumer('banking', { retry: { minDelayMs: 600_000 } })
+    banking.on(InvoiceSent, () => Promise.reject(new Error('the bank is closed')))
+    for (const id of ['banking-1', 'banking-2']) {
+      await banking.handle({ id, source: '/shop', type: InvoiceSent.type, data: { n: 1 } })
+    }
+    const waiting = async () => (await world.hapax.messages.list({ origin: 'inbox', scope: 'banking' })).rows
+    const due = async () => (await waiting()).filter(({ dueAt }) => dueAt.getTime() < Date.now() + 60_000).length
+    const [row] = await waiting()
+    await page.goto('messages?place=inbox&scope=banking&state=retrying')
+    await page.getByRole('button', { name: `Retry ${row?.seq} now` }).click()
+    expect(await confirmed(page, 'Retry now')).toBe(`npx hapax messages retry ${row?.seq}`)
+    await until(async () => (await due()) === 1)
+    await page.getByRole('button', { name: 'Retry all that match now …' }).click()
+    expect(await confirmed(page, 'Retry now')).toBe('npx hapax messages retry --consumer banking --yes')
+    await until(async () => (await due()) === 2)
+    await page.goto('retries')
+    await page.getByRole('heading', { name: 'Retries' }).waitFor()
+  })
+
   test('a message that was sent is sent again', async () => {
     const [sent] = await world.hapax.sent.list()
     await page.goto('messages?place=sent')

@@ -84,6 +84,7 @@ describe.for(durableStores())('the console on %s', (store) => {
       { effect: 'send', state: 'done', result: '{"id":1}' },
     ],
     ['settle', 'admin', ({ unknownSeq }) => `api/failed/${unknownSeq}/settle`, { effect: 'send', state: 'retry' }],
+    ['retry', 'operator', ({ retryingSeq }) => `api/messages/inbox/${retryingSeq}/retry`, {}],
     ['republish', 'operator', ({ sentSeq }) => `api/sent/${sentSeq}/republish`, {}],
     ['release', 'operator', () => 'api/keys/release', { origin: 'inbox', scope: 'shipping', key: 'order-17' }],
     ['pause', 'operator', () => 'api/consumers/billing/pause', {}],
@@ -106,6 +107,18 @@ describe.for(durableStores())('the console on %s', (store) => {
       path,
       ['begin', 'note', 'republish'].includes(action) ? 200 : again.status === 409 ? 409 : 404,
     ])
+  })
+
+  it('makes messages due that wait for their next attempt, those that match and no others', async () => {
+    const world = await consoleWorld(store)
+    const operator = asRole(world, 'operator')
+    const retried = (where: object) => jsonOf(operator('api/messages/retry', posted({ origin: 'inbox', ...where })))
+    expect(await retried({ scope: 'shipping' })).toEqual({ done: 0, stopped: false })
+    expect(await retried({ scope: 'billing' })).toEqual({ done: 1, stopped: false })
+    const [row] = (await world.hapax.messages.list({ origin: 'inbox', scope: 'billing' })).rows
+    expect(row?.dueAt.getTime()).toBeLessThan(Date.now() + 60_000)
+    expect(await retried({})).toMatchObject({ done: 0 })
+    expect((await asRole(world, 'viewer')('api/messages/retry', posted({ origin: 'inbox' }))).status).toBe(403)
   })
 
   it('retries and edits a message whose effects may be partly committed only once a person has checked them', async () => {

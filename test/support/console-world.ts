@@ -20,6 +20,8 @@ export interface ConsoleWorld {
   readonly failedSeq: string
   /** The failed message of sms, with an unknown effect. */
   readonly unknownSeq: string
+  /** The message of billing that waits for its next attempt. */
+  readonly retryingSeq: string
   readonly sentSeq: string
   /** Another hapax on the same place, by another way. */
   through(url: string): Promise<Hapax<RigTx>>
@@ -44,11 +46,13 @@ export async function consoleWorld(store: DurableStore, options: OpenOptions = {
   const failed = await hapax.failed.list()
   const seqFor = (consumer: string): string => failed.find((each) => each.consumer === consumer)?.seq ?? ''
   const [sent] = await hapax.sent.list()
+  const [retrying] = await hapax.messages.retries({ origin: 'inbox' })
   return {
     hapax,
     checker,
     failedSeq: seqFor('billing'),
     unknownSeq: seqFor('sms'),
+    retryingSeq: retrying?.seq ?? '',
     sentSeq: sent?.seq ?? '',
     through: (url) => open({ url, max: 2 }),
     rows: () => allRows(checker),

@@ -1,12 +1,13 @@
 import { expected } from '../../base/index.ts'
-import type { AuditSubject, Trace, WaitingState } from '../../contracts/index.ts'
+import type { AuditSubject, Origin, Trace, WaitingState } from '../../contracts/index.ts'
 import { keyRange, originOf, type StoredMessage } from '../../message/index.ts'
-import type { LifeView, MessagesView, Place, RetriesView, RowView } from '../api.ts'
+import type { LifeView, MessagesView, Place, RetriedView, RetriesView, RowView } from '../api.ts'
 import {
   cursorField,
   limitField,
   nameField,
   optional,
+  originField,
   seqField,
   switchField,
   textField,
@@ -32,12 +33,24 @@ interface Search {
   readonly limit?: number | undefined
 }
 
+interface Retrying {
+  readonly origin: Origin
+  readonly scope?: string | undefined
+  readonly type?: string | undefined
+  readonly key?: string | undefined
+  readonly id?: string | undefined
+  readonly since?: Date | undefined
+  readonly until?: Date | undefined
+}
+
 /** Rows of any place, before it is known who looks at them. */
 interface Found {
   readonly rows: readonly ((seen: Seen) => RowView)[]
   readonly cursor: string | null
 }
 
+/** How long a request may retry messages. The person repeats it for the others. */
+const RETRY_MS = 10_000
 const PAGE = 50
 const MOST = 100
 
@@ -83,6 +96,35 @@ export const messageRoutes: readonly Route[] = [
       rows: rows.slice(0, MOST).map((each) => waitingRow(each, seen)),
       more: rows.length > MOST,
     }),
+  }),
+  write<{ origin: Origin; seq: string }>({
+    path: 'api/messages/:origin/:seq/retry',
+    role: 'operator',
+    fields: { origin: originField, seq: seqField },
+    act: async (hapax, { origin, seq }, by) => {
+      await hapax.messages.retry(origin, seq, by)
+      return { ok: true }
+    },
+  }),
+  write<Retrying>({
+    path: 'api/messages/retry',
+    role: 'operator',
+    fields: {
+      origin: originField,
+      scope: optional(nameField),
+      type: optional(textField),
+      key: optional(textField),
+      id: optional(textField),
+      since: optional(timeField),
+      until: optional(timeField),
+    },
+    act: async (hapax, { origin, ...where }, by): Promise<RetriedView> => {
+      const conditions = defined(where)
+      const chosen = Object.keys(conditions).length > 0 ? conditions : { all: true as const }
+      const signal = AbortSignal.timeout(RETRY_MS)
+      const { done, stopped } = await hapax.messages.retryAll({ origin, ...chosen }, { by, signal })
+      return { done, stopped }
+    },
   }),
   write<{ seq: string }>({
     path: 'api/sent/:seq/republish',

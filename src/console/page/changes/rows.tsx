@@ -1,10 +1,13 @@
 import { signal } from '@preact/signals'
+import type { PostedRetryNow, RetriedView } from '../../api.ts'
 import { EffectsChecked } from '../parts/checked.tsx'
 import type { Action } from '../state/actions.ts'
 import { post } from '../state/api.ts'
-import { command, scopeOption } from '../state/commands.ts'
-import { count } from '../state/format.ts'
+import { command, type Options, scopeOption } from '../state/commands.ts'
+import { count, plural } from '../state/format.ts'
 import { go } from '../state/router.ts'
+
+type Origin = 'inbox' | 'outbox'
 
 /** What a dialog says of a failed message. */
 export interface Named {
@@ -49,6 +52,56 @@ export function retryOne(row: Named): Action {
       return `Message ${row.seq} is due again.`
     },
   }
+}
+
+/** A message that failed and waits for its next attempt becomes due at once. */
+export function retryNow(origin: Origin, row: Named): Action {
+  return {
+    title: `Retry message ${row.seq} now`,
+    verb: 'Retry now',
+    text: <p>{sentence(row)} is tried at once instead of at its next attempt. The attempt counts.</p>,
+    command: (note) => command(['messages', 'retry', row.seq], { ...originOption(origin), note }),
+    run: async (note) => {
+      await post(`messages/${origin}/${encodeURIComponent(row.seq)}/retry`, { ...(note && { note }) })
+      return `Message ${row.seq} is due now.`
+    },
+  }
+}
+
+/** The same for all that match. */
+export function retryAllNow(origins: readonly Origin[], where: Omit<PostedRetryNow, 'origin' | 'note'> = {}): Action {
+  const { scope, ...others } = where
+  const all = Object.keys(where).length === 0
+  return {
+    title: 'Retry messages now',
+    verb: 'Retry now',
+    text: (
+      <p>
+        {all ? 'All messages that wait' : 'All messages that match and wait'} for their next attempt become due at once,
+        the oldest first. The attempts count.
+      </p>
+    ),
+    command: (note) =>
+      origins
+        .map((origin) => {
+          const which = { ...(scope === undefined ? originOption(origin) : scopeOption(origin, scope)), ...others }
+          return command(['messages', 'retry'], { ...which, ...(all && { all: true }), note, yes: true })
+        })
+        .join(' &&\n'),
+    run: async (note) => {
+      const made: RetriedView[] = []
+      for (const origin of origins) {
+        made.push(await post<RetriedView>('messages/retry', { origin, ...where, ...(note && { note }) }))
+      }
+      const done = made.reduce((sum, each) => sum + each.done, 0)
+      const more = made.some(({ stopped }) => stopped) ? ' There are more: repeat it for them.' : ''
+      return `${plural(done, 'message')} ${done === 1 ? 'is' : 'are'} due now.${more}`
+    },
+  }
+}
+
+function originOption(origin: Origin): Options {
+  return origin === 'outbox' ? { origin } : {}
 }
 
 export function discardOne(row: Named): Action {

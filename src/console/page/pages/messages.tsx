@@ -1,5 +1,5 @@
 import type { MessagesView, Place, RowView } from '../../api.ts'
-import { republish, retryOne } from '../changes/rows.tsx'
+import { republish, retryAllNow, retryNow, retryOne } from '../changes/rows.tsx'
 import { Do } from '../parts/buttons.tsx'
 import { needsCheck } from '../parts/checked.tsx'
 import { type Filter, Filters } from '../parts/filters.tsx'
@@ -65,6 +65,7 @@ export function Messages() {
     <Frame
       title="Messages"
       lead="Whole ids are found faster by the search above: it looks in every place at once."
+      tools={<Tools where={where} given={given} some={(polled.data.value?.rows.length ?? 0) > 0} />}
       filters={<Filters filters={filters} label="Which messages" />}
       polled={polled}
     >
@@ -79,6 +80,25 @@ export function Messages() {
         </>
       )}
     </Frame>
+  )
+}
+
+interface ToolsProps {
+  readonly where: Place
+  readonly given: Readonly<Record<string, string | null>>
+  readonly some: boolean
+}
+
+function Tools({ where, given, some }: ToolsProps) {
+  if ((where !== 'inbox' && where !== 'outbox') || given['state'] !== 'retrying' || !some) return null
+  const { state: _, ...others } = given
+  const conditions = Object.fromEntries(
+    Object.entries(others).flatMap(([name, value]) => (value ? [[name, value]] : [])),
+  )
+  return (
+    <Do needs="operator" action={() => retryAllNow([where], conditions)}>
+      Retry all that match now …
+    </Do>
   )
 }
 
@@ -131,16 +151,30 @@ export function Rows({ rows, due = false }: { readonly rows: readonly RowView[];
   )
 }
 
-function RowAction({ row: { place: where, seq, type, id, scope, error } }: { readonly row: RowView }) {
-  if (seq === null || (where !== 'failed' && where !== 'sent')) return null
+function RowAction({ row: { place: where, seq, type, id, scope, state, error } }: { readonly row: RowView }) {
+  if (seq === null) return null
   const row = { seq, type, id, scope, unchecked: needsCheck(error) }
-  return where === 'failed' ? (
-    <Do needs="operator" label={`Retry ${seq}`} action={() => retryOne(row)}>
-      Retry …
-    </Do>
-  ) : (
-    <Do needs="operator" label={`Send ${seq} again`} action={() => republish(row)}>
-      Send again …
-    </Do>
-  )
+  switch (where) {
+    case 'failed':
+      return (
+        <Do needs="operator" label={`Retry ${seq}`} action={() => retryOne(row)}>
+          Retry …
+        </Do>
+      )
+    case 'sent':
+      return (
+        <Do needs="operator" label={`Send ${seq} again`} action={() => republish(row)}>
+          Send again …
+        </Do>
+      )
+    case 'inbox':
+    case 'outbox':
+      return state !== 'retrying' ? null : (
+        <Do needs="operator" label={`Retry ${seq} now`} action={() => retryNow(where, row)}>
+          Retry now …
+        </Do>
+      )
+    default:
+      return null
+  }
 }

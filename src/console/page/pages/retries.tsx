@@ -1,4 +1,6 @@
 import type { RetriesView } from '../../api.ts'
+import { retryAllNow } from '../changes/rows.tsx'
+import { Do } from '../parts/buttons.tsx'
 import { Empty, Frame } from '../parts/frame.tsx'
 import { count } from '../state/format.ts'
 import { usePoll } from '../state/poll.ts'
@@ -11,6 +13,7 @@ export function Retries() {
     <Frame
       title="Retries"
       lead="Messages that failed at least once and will be tried again by themselves, the next one first."
+      tools={polled.data.value?.rows.length ? <Tools /> : undefined}
       polled={polled}
     >
       {({ rows, more }) =>
@@ -29,5 +32,13 @@ export function Retries() {
         )
       }
     </Frame>
+  )
+}
+
+function Tools() {
+  return (
+    <Do needs="operator" action={() => retryAllNow(['inbox', 'outbox'])}>
+      Retry all now …
+    </Do>
   )
 }
