@@ -282,7 +282,7 @@ export class FailedStore extends FailedMessages {
     const [end, { journal }] = [settlement(options), this.#options.store]
     const key = messageKey(text('source', source, MAX_TEXT_BYTES), text('id', id, MAX_TEXT_BYTES))
     const ref = { consumer: text('consumer', consumer), messageKey: key, name: text('effect', options.effect) }
-    if (await journal.settle(ref, end, audit)) return
+    if (await journal.settle(ref, end, audit, true)) return
     const known = (await journal.of(consumer, key)).find(({ name }) => name === ref.name)
     if (known === undefined) throw noEffect(id, ref.name)
     const isHandled = known.error?.name === SETTLED && known.state !== 'started'

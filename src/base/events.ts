@@ -242,6 +242,7 @@ function noListeners(): Listeners {
 /** The one stream of events of a hapax. */
 export class EventHub implements Events {
   readonly #listeners = noListeners()
+  readonly #wanted = new WeakMap<object, () => boolean>()
   readonly #logger: Logger
 
   constructor(logger: Logger) {
@@ -257,17 +258,32 @@ export class EventHub implements Events {
     return () => listeners.delete(listener)
   }
 
-  /** Whether there are listeners. */
+  /** As `on`, for a listener that wants events only at times: at others they are not built for it. */
+  onWhile<Name extends keyof HapaxEvents>(
+    name: Name,
+    wanted: () => boolean,
+    listener: (event: HapaxEvents[Name]) => void,
+  ): void {
+    this.on(name, listener)
+    this.#wanted.set(listener, wanted)
+  }
+
+  /** Whether there are listeners that want events now. */
   heard(name: keyof HapaxEvents): boolean {
-    return this.#listeners[name].size > 0
+    for (const listener of this.#listeners[name]) if (this.#wants(listener)) return true
+    return false
+  }
+
+  #wants(listener: object): boolean {
+    return this.#wanted.get(listener)?.() ?? true
   }
 
   /** Emits an event, which is built only if there are listeners. */
   emit<Name extends keyof HapaxEvents>(name: Name, event: () => HapaxEvents[Name]): void {
-    const listeners = this.#listeners[name]
-    if (listeners.size === 0) return
+    if (!this.heard(name)) return
     const value = event()
-    for (const listener of listeners) {
+    for (const listener of this.#listeners[name]) {
+      if (!this.#wants(listener)) continue
       try {
         const result: unknown = listener(value)
         if (result instanceof Promise) result.catch((error: unknown) => this.#failed(name, error))

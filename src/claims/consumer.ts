@@ -20,6 +20,7 @@ import {
   Turns,
   unknownHandler,
   WebhookFeed,
+  watchOutcomes,
 } from '../consumer/index.ts'
 import type {
   ClaimConsumer,
@@ -156,7 +157,7 @@ export class ClaimConsumerCore implements ClaimConsumer, Fed {
     this.#turns.refuseNested(entries)
     if (entries.length === 0) return []
     const unique = distinct(entries)
-    const listener = listenerOf(entries, settled)
+    const listener = listenerOf(entries, settled, this.#engine.logger)
     const outcomes = await this.#engine.outages.during(() => this.#inGroups(unique, signal, listener))
     return allOutcomes(entries, unique, outcomes, (stored, before) => this.#work.takenBefore(stored, before))
   }
@@ -220,8 +221,9 @@ export class ClaimConsumerCore implements ClaimConsumer, Fed {
   async #group(
     entries: readonly Received[],
     signal: AbortSignal | undefined,
-    listener: OutcomeListener | undefined,
+    given: OutcomeListener | undefined,
   ): Promise<readonly Outcome[]> {
+    const { listener, untold } = watchOutcomes(this.#engine.events, entries, given)
     const apart = entries.filter((entry) => this.#turns.isHeld(entry.stored) || !this.#isOurs(entry))
     try {
       if (apart.length === 0) return await this.#take(entries, signal, listener)
@@ -235,7 +237,7 @@ export class ClaimConsumerCore implements ClaimConsumer, Fed {
       all.add(apart, others)
       return all.inOrder(entries)
     } catch (error) {
-      reportUnavailable(this.#engine.events, this.name, entries, error)
+      reportUnavailable(this.#engine.events, this.name, untold(), error)
       throw error
     }
   }

@@ -1,6 +1,6 @@
 // Deliveries that arrive together: copies of one message, groups, and outcomes in the order of the deliveries.
 
-import { present } from '../base/index.ts'
+import { asError, faultFields, type Logger, present } from '../base/index.ts'
 import type { Outcome } from '../contracts/index.ts'
 import type { Received, StoredMessage } from '../message/index.ts'
 
@@ -10,13 +10,23 @@ export type Settled = (index: number, outcome: Outcome) => void
 /** The same for whoever knows messages by themselves. */
 export type OutcomeListener = (stored: StoredMessage, outcome: Outcome) => void
 
-/** Tells the outcomes of messages, of which these are the first copies. */
-export function listenerOf(entries: readonly Received[], settled: Settled | undefined): OutcomeListener | undefined {
+/** Tells the outcomes of messages once each, of which these are the first copies. What `settled` throws is logged. */
+export function listenerOf(
+  entries: readonly Received[],
+  settled: Settled | undefined,
+  logger: Logger,
+): OutcomeListener | undefined {
   if (settled === undefined) return undefined
   const places = new Map(entries.map(({ stored }, index) => [stored, index]))
   return (stored, outcome) => {
     const place = places.get(stored)
-    if (place !== undefined) settled(place, outcome)
+    if (place === undefined) return
+    places.delete(stored)
+    try {
+      settled(place, outcome)
+    } catch (error) {
+      logger.error(faultFields(asError(error)), 'a listener of outcomes failed')
+    }
   }
 }
 

@@ -31,7 +31,7 @@ import { type Job, prepareJob, type Registered, Registry } from './handlers.ts'
 import { Keys } from './keys.ts'
 import { Turns } from './one-at-a-time.ts'
 import { type ConsumerOptions, type ConsumerSettings, consumerSettings, refuseDisabled } from './options.ts'
-import { reportUnavailable } from './reporter.ts'
+import { reportUnavailable, watchOutcomes } from './reporter.ts'
 import type { Noted, StoredWork, StoredWorkParts } from './stored.ts'
 import { InboxWork } from './stored.ts'
 import { watched } from './watched.ts'
@@ -181,7 +181,7 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     const { outages } = this.#engine
     const { noticed } = outages
     try {
-      const outcomes = await this.#inGroups(unique, signal, listenerOf(entries, settled))
+      const outcomes = await this.#inGroups(unique, signal, listenerOf(entries, settled, this.#engine.logger))
       outages.over(noticed)
       if (outcomes.some(isLeftToWorkers)) await this.#warnIfUnserved(unique, outcomes)
       return await allOutcomes(entries, unique, outcomes, (stored, before) => this.#recorder.taken(stored, before))
@@ -284,8 +284,9 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     entries: readonly Received[],
     signal: AbortSignal | undefined,
     receive: Receive,
-    listener?: OutcomeListener,
+    given?: OutcomeListener,
   ): Promise<readonly Outcome[]> {
+    const { listener, untold } = watchOutcomes(this.#engine.events, entries, given)
     const jobs: Job<Tx>[] = []
     const toStore: ToStore[] = []
     const elsewhere = typesElsewhere(this.#engine.store, this.name)
@@ -308,7 +309,7 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
       if (jobs.length > 0) others.add(jobs.map(storedOf), await this.#take(jobs, signal, listener))
       return others.inOrder(entries.map(storedOf))
     } catch (error) {
-      reportUnavailable(this.#engine.events, this.name, entries, error)
+      reportUnavailable(this.#engine.events, this.name, untold(), error)
       throw error
     }
   }

@@ -16,6 +16,7 @@ export {
   ref,
   reportUnavailable,
   type TakenBefore,
+  watchOutcomes,
 } from './reporter.ts'
 export { refuseShort, spoken } from './retention.ts'
 export { asFarAsStorable, jsonInAnyEncoding } from './storable.ts'

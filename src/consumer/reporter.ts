@@ -2,6 +2,7 @@ import type { Counts, EventHub, LimitedLogger, Logger, MessageRef, Tally } from 
 import { asError, faultFields, HapaxError, safe, shellWord } from '../base/index.ts'
 import type { Outcome, Receipt } from '../contracts/index.ts'
 import { IMPORTED, type Received, type StoredMessage } from '../message/index.ts'
+import type { OutcomeListener } from './batch.ts'
 import type { ConsumerSettings } from './options.ts'
 import type { Verdict } from './verdict.ts'
 import { outcome } from './verdict.ts'
@@ -38,8 +39,7 @@ export function ref({ id, source, type }: MessageRef): MessageRef {
 export function logProcessed(events: EventHub, logger: LimitedLogger): void {
   const { writesDebug } = logger
   if (writesDebug === undefined) return
-  events.on('processed', ({ consumer, message, attempt, durationMs, lagMs }) => {
-    if (!writesDebug()) return
+  events.onWhile('processed', writesDebug, ({ consumer, message, attempt, durationMs, lagMs }) => {
     const times = { durationMs: rounded(durationMs), ...(lagMs !== undefined && { lagMs: rounded(lagMs) }) }
     logger.debug({ consumer, about: message, attempt, ...times }, 'a message was processed')
   })
@@ -47,6 +47,21 @@ export function logProcessed(events: EventHub, logger: LimitedLogger): void {
 
 function rounded(ms: number): number {
   return Math.round(ms * 10) / 10
+}
+
+/** Knows which outcomes have been told, if `unavailable` has listeners: what is known of the others when the call rejects is nothing. */
+export function watchOutcomes<Entry extends Pick<Received, 'stored'>>(
+  events: EventHub,
+  entries: readonly Entry[],
+  listener: OutcomeListener | undefined,
+): { readonly listener: OutcomeListener | undefined; untold(): readonly Entry[] } {
+  if (!events.heard('unavailable')) return { listener, untold: () => entries }
+  const told = new Set<StoredMessage>()
+  const telling: OutcomeListener = (stored, outcome) => {
+    told.add(stored)
+    listener?.(stored, outcome)
+  }
+  return { listener: telling, untold: () => entries.filter(({ stored }) => !told.has(stored)) }
 }
 
 /** Reports deliveries whose call rejects: it could not be determined whether they are duplicates. */

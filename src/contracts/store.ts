@@ -431,10 +431,10 @@ export interface StoreJournal {
   of(consumer: string, messageKey: string): Promise<readonly EffectRow[]>
   /**
    * What a person knows of an effect of a failed message: one that is begun or unknown, or one that is done and has no result, if that
-   * is what is said of it, or one of which a person has said something before. Of a message that is being retried, and that nobody has in
-   * hand, only the latter. False: there is none such.
+   * is what is said of it, or one of which a person has said something before. `retried`: only the latter, of a message that waits for its
+   * retry and that no worker has leased. False: there is none such.
    */
-  settle(effect: EffectRef, end: EffectEnd, audit: Audit): Promise<boolean>
+  settle(effect: EffectRef, end: EffectEnd, audit: Audit, retried?: boolean): Promise<boolean>
 }
 
 /** Which workers there are, and what waits for them. */

@@ -130,7 +130,8 @@ export class Publisher<Tx, Own> {
       publishMany: (drafts, cause) => this.#many(tx, buffer, drafts, cause),
       around: (causeOf, call, ...args) => {
         const inside = new Inside(this, publishes, buffer, causeOf)
-        return around === undefined ? inside.run(call, ...args) : inside.run(around, tx, () => call(...args))
+        if (around === undefined) return inside.run(call, ...args)
+        return inside.run(() => calledAround(around, tx, () => call(...args)))
       },
       enter: around === undefined ? (causeOf) => new Inside(this, publishes, buffer, causeOf).enter() : undefined,
     }
@@ -320,4 +321,33 @@ const COLUMNS_BYTES = 32 * 1024
 /** Whether a transaction can be remembered by itself: some clients have functions for transactions. */
 function isObject(tx: unknown): tx is object {
   return typeof tx === 'function' || (typeof tx === 'object' && tx !== null)
+}
+
+/**
+ * Calls the user's `around`. It has to call what it is given before it returns, and its result does not count: otherwise the transaction
+ * could commit before the handler has run.
+ */
+function calledAround<Tx, T>(around: Around<Tx>, tx: Tx, call: () => T): T {
+  let made: { readonly value: T } | undefined
+  let isOver = false
+  const returned: unknown = around(tx, () => {
+    if (isOver || made !== undefined) throw notOnce()
+    made = { value: call() }
+    return made.value
+  })
+  isOver = true
+  if (made === undefined) {
+    if (returned instanceof Promise) returned.catch(() => {})
+    throw notOnce()
+  }
+  const { value }: { readonly value: T } = made
+  if (!(value instanceof Promise)) return value
+  return Promise.all([value, returned]).then(() => value) as T
+}
+
+function notOnce(): HapaxError {
+  return new HapaxError(
+    'invalid-option',
+    'expected around to call the function that it is given once, before it returns',
+  )
 }

@@ -246,7 +246,7 @@ async function setUpMysql(): Promise<Place> {
     opened.push(hapax)
     return hapax
   }
-  const routine = `call ${unique}.hapax_publish('/shop', 'placed', '', null, null, null, @id)`
+  const routine = `call ${unique}.hapax_publish('/shop', 'placed', 'none', null, null, null, @id)`
   return { open: once(open), table: (name) => `${unique}.hapax_${name}`, routine }
 }
 

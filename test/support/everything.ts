@@ -220,7 +220,9 @@ async function waiting({ admin }: Store<RigTx>): Promise<void> {
       const { before } = await admin.waiting(origin, where, undefined, 50)
       if (before !== undefined) await admin.waiting(origin, where, before, 50)
     }
-    await admin.retries(origin, 50)
+    for (const { seq, dueAt } of await admin.retries(origin, 50)) {
+      if (dueAt.getTime() > Date.now() && (await admin.hasten(origin, seq, { action: 'retry', actor: 'test' }))) break
+    }
     const [last] = (await admin.waiting(origin, { scope, key: 'key 20000' }, undefined, 1)).rows
     if (last !== undefined) await admin.ahead(origin, last.seq)
     if (last !== undefined) await admin.one(origin, last.seq)

@@ -194,14 +194,17 @@ export function queuePlace(name: string, shape: QueueShape): QueuePlace {
     bindings,
     deadLetterExchange,
     deliveryLimit,
-    horizonMs: horizonMs === undefined ? ttlOf(declare, args) : spanMs('horizonMs', horizonMs),
+    horizonMs:
+      horizonMs === undefined ? ttlOf(declare, args, deadLetterExchange !== undefined) : spanMs('horizonMs', horizonMs),
     arguments: args,
   }
 }
 
 /** A message that is returned keeps the time at which it expires. Of a queue that hapax does not declare nothing is known. */
-function ttlOf(declare: Declare, args: QueuePlace['arguments']): number | undefined {
+function ttlOf(declare: Declare, args: QueuePlace['arguments'], deadLetters: boolean): number | undefined {
   const ttl = args['x-message-ttl']
+  // A dead-letter exchange may lead back to the queue, and each return restarts the time.
+  if (deadLetters || args['x-dead-letter-exchange'] !== undefined) return undefined
   return declare === 'assert' && typeof ttl === 'number' ? ttl : undefined
 }
 

@@ -153,7 +153,7 @@ class Memory implements MemoryStore {
     begin: (held, leaseMs, effect, again) => this.#alone((data) => beginEffect(data, held, leaseMs, effect, again)),
     end: (held, effect, end) => this.#alone((data) => endEffect(data, held, effect, end)),
     of: (consumer, messageKey) => this.#alone((data) => effectsOf(data, consumer, messageKey)),
-    settle: (effect, end, audit) => this.#alone((data) => settleEffect(data, effect, end, audit)),
+    settle: (effect, end, audit, retried) => this.#alone((data) => settleEffect(data, effect, end, audit, retried)),
   }
 
   readonly responses: StoreResponses = {

@@ -97,7 +97,7 @@ export function forgetEffect(data: Data, effect: EffectRef): void {
 }
 
 /** Records what a person knows about a call, once its message has failed. False: there is nothing to settle. */
-export function settleEffect(data: Data, effect: EffectRef, end: EffectEnd, audit: Audit): boolean {
+export function settleEffect(data: Data, effect: EffectRef, end: EffectEnd, audit: Audit, retried = false): boolean {
   const row = data.effects.get(keyOf(effect))
   if (row === undefined || !maySettle(row, end)) return false
   // A message that is being worked on settles its effects itself.
@@ -105,17 +105,17 @@ export function settleEffect(data: Data, effect: EffectRef, end: EffectEnd, audi
     const its = consumer === effect.consumer && message.messageKey === effect.messageKey
     return its && origin === 'inbox' && replacedBy === null
   })
-  if (!failed && !(row.error?.name === SETTLED && isRetried(data, effect))) return false
+  if (retried ? !(row.error?.name === SETTLED && isRetried(data, effect)) : !failed) return false
   write(data, effect, row.token, end)
   const receipt = data.receipts.get(receiptKey(effect.consumer, effect))
   data.note(audit, { origin: 'inbox', consumer: effect.consumer, ...(receipt && subjectOf(receipt)) })
   return true
 }
 
-/** Whether the message waits in the inbox, in hand of nobody. */
+/** Whether the message waits in the inbox without a lease: the owner of an expired one may still settle. */
 function isRetried(data: Data, effect: EffectRef): boolean {
-  return data.inbox.all().some(({ consumer, message, heldAt, leaseToken, availableAt }) => {
-    const free = heldAt === null && (leaseToken === null || availableAt <= data.clock.now())
+  return data.inbox.all().some(({ consumer, message, heldAt, leaseToken }) => {
+    const free = heldAt === null && leaseToken === null
     return free && consumer === effect.consumer && message.messageKey === effect.messageKey
   })
 }

@@ -63,7 +63,7 @@ join ${schema}.effects e on e.consumer = i.consumer and e.message_key = i.messag
 join ${schema}.receipts r on r.consumer = e.consumer and r.message_key = e.message_key
 where i.consumer = $1::text and i.message_key = $2::uuid and e.name = $3::text
   and e.state in ('done', 'not-done') and e.error like '{"name":"Settled"%'
-  and i.held_at is null and (i.lease_token is null or i.available_at <= clock_timestamp())
+  and i.held_at is null and i.lease_token is null
 for update of i, e`,
       (effect) => ofEffect(effect),
     ),

@@ -11,7 +11,7 @@ export interface JournalStatements {
   readonly end: Sql<[effect: EffectRef, token: string, end: EffectEnd]>
   /** Locks an effect that is begun or unknown, and returns its token and source, id and type of its message's receipt. */
   readonly lockOpen: Sql<[effect: EffectRef, end: EffectEnd]>
-  /** As `lockOpen`, of an effect that a person settled, and whose message waits in the inbox, in hand of nobody; locks that as well. */
+  /** An effect that a person settled, and whose message waits in the inbox without a lease, even an expired one; locks that as well. */
   readonly lockSettled: Sql<[effect: EffectRef]>
   /** name, state, token, attempts, result, error, first_at, last_at; in the order in which the effects first began. */
   readonly of: Sql<[consumer: string, messageKey: string]>

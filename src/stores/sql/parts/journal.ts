@@ -24,18 +24,16 @@ export function sqlJournal(parts: SqlParts): StoreJournal {
       (await rowsOf(parts, dialect.journal.of(consumer, messageKey))).map((row) =>
         asEffect({ consumer, messageKey }, row),
       ),
-    settle: async (effect, end, audit) => {
+    settle: async (effect, end, audit, retried = false) => {
       const { lockOpen, lockSettled } = dialect.journal
-      for (const locked of [lockOpen(effect, end), lockSettled(effect)]) {
-        const { rows } = await calls.short(locked, ({ rows: [row] }) => {
-          if (row === undefined) return undefined
-          const about = { consumer: effect.consumer, source: asText(row['source']), id: asText(row['id']) }
-          const subject = { origin: 'inbox', ...about, type: asText(row['type']) } as const
-          return [dialect.journal.end(effect, asUuid(row['token']), end), dialect.admin.audit(audit, subject)]
-        })
-        if (rows.length > 0) return true
-      }
-      return false
+      const locked = retried ? lockSettled(effect) : lockOpen(effect, end)
+      const { rows } = await calls.short(locked, ({ rows: [row] }) => {
+        if (row === undefined) return undefined
+        const about = { consumer: effect.consumer, source: asText(row['source']), id: asText(row['id']) }
+        const subject = { origin: 'inbox', ...about, type: asText(row['type']) } as const
+        return [dialect.journal.end(effect, asUuid(row['token']), end), dialect.admin.audit(audit, subject)]
+      })
+      return rows.length > 0
     },
   }
 }

@@ -64,7 +64,7 @@ join ${effects} as e on e.consumer = i.consumer and e.message_key = i.message_ke
 join ${receipts} as r on r.consumer = e.consumer and r.message_key = e.message_key
 where i.consumer = ? and i.message_key = ${UUID} and e.name = ?
   and e.state in ('done', 'not-done') and e.error like '{"name":"Settled"%'
-  and i.held_at is null and (i.lease_token is null or i.available_at <= ${NOW})`,
+  and i.held_at is null and i.lease_token is null`,
       (effect) => ofEffect(effect),
     ),
     of: statement(

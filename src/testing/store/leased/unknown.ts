@@ -266,6 +266,10 @@ const misuse: readonly Case[] = [
       await hapax.failed.settle(failed?.seq ?? '', { effect: 'send', as: 'done' })
       await work(world, sms)
       assert.deepEqual(await hapax.failed.list(), [])
+      // A settlement is of a failed message: one that comes too late changes nothing.
+      const end = { state: 'not-done', result: null, error: null } as const
+      const effect = { consumer: 'billing', messageKey: messageKey('/sender', 'a'), name: 'send' }
+      assert.equal(await world.store.journal.settle(effect, end, { actor: 'bob', action: 'settle' }), false)
       await corrected({ result: 'wrong' })
       await corrected({ result: 'SM1' })
       await assertRejects(hapax.failed.correct(message, { effect: 'other', as: 'done' }), 'not-found')
