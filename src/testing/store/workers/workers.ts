@@ -283,8 +283,11 @@ const once: readonly Case[] = [
       )
       const worker = await world.worker({ hapax }, { consume: [billing, ...leased] })
       const outcomes = await Promise.all([billing, ...leased].map((consumer) => consumer.handle(ping('a'))))
-      assert.deepEqual(new Set(statuses(outcomes)), new Set(['processed']))
+      // The worker may lease a message before its `handle` does.
+      const left = statuses(outcomes).filter((status) => status !== 'processed' && status !== 'stored')
+      assert.deepEqual(left, [])
       await worker.drain()
+      assert.equal(calling, PROVIDERS.length)
       await world.assertEffects(['a'])
     },
   },
