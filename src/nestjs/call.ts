@@ -1,3 +1,4 @@
+import { isObservable, lastValueFrom, type Observable } from 'rxjs'
 import { HapaxError } from '../base/index.ts'
 
 /**
@@ -13,7 +14,10 @@ export class Call {
     return this.#result !== undefined
   }
 
-  /** Calls the method. If an interceptor calls it again, it gets what became of the first call. */
+  /**
+   * Calls the method; an Observable that it returns is a part of the call, until it completes. If an interceptor calls it again, it gets
+   * what became of the first call.
+   */
   once(method: () => unknown): Promise<unknown> {
     this.#result ??= this.#run(method)
     // Interceptors may leave it alone.
@@ -31,11 +35,17 @@ export class Call {
 
   async #run(method: () => unknown): Promise<unknown> {
     try {
-      return await method()
+      const result = await method()
+      return isObservable(result) ? await lastOf(result) : result
     } finally {
       this.#settled = true
     }
   }
+}
+
+/** The last value, once it has completed. */
+export function lastOf(values: Observable<unknown>): Promise<unknown> {
+  return lastValueFrom(values, { defaultValue: undefined })
 }
 
 /** A function in place of a method. It inherits from it, so that Nest finds the metadata of the method on it. */

@@ -14,7 +14,7 @@ import { Observable, type Subscriber } from 'rxjs'
 import { expected, fieldOf, HapaxError } from '../base/index.ts'
 import type { Http, HttpContext, HttpOptions } from '../contracts/index.ts'
 import { problemResponse, retryAfter } from '../web/index.ts'
-import { Call, standIn } from './call.ts'
+import { Call, lastOf, standIn } from './call.ts'
 import { HeldResponse } from './held-response.ts'
 import { fetchRequest, type NestRequest } from './nest-request.ts'
 import { type AnyHapax, opened } from './options.ts'
@@ -246,16 +246,6 @@ async function whole(response: Response): Promise<Response> {
 /** The response of Node.js: that of Express itself, or the one that Fastify has in `raw`. */
 function responseOf(given: ServerResponse | { readonly raw: ServerResponse }): ServerResponse {
   return 'raw' in given ? given.raw : given
-}
-
-function lastOf(values: Observable<unknown>): Promise<unknown> {
-  return new Promise((resolve, reject) => {
-    let last: unknown
-    const next = (value: unknown): void => {
-      last = value
-    }
-    values.subscribe({ next, error: reject, complete: () => resolve(last) })
-  })
 }
 
 function tryAgain(): Response {

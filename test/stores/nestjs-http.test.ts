@@ -25,7 +25,7 @@ import { createHapax, defineMessage, type Hapax, HapaxError, silentLogger } from
 import type { HttpContext } from 'hapax/contracts'
 import { HapaxModule, Idempotent, IdempotentContext, type IdempotentOptions } from 'hapax/nestjs'
 import { type SqliteTx, sqlite } from 'hapax/sqlite'
-import { catchError, from, map, merge, of, race, retry, tap } from 'rxjs'
+import { catchError, defer, from, map, merge, of, race, retry, tap } from 'rxjs'
 import { describe, expect, it, onTestFinished } from 'vitest'
 
 interface Order {
@@ -337,6 +337,27 @@ describe('what a method throws below an interceptor', () => {
     expect(calls).toBe(1)
     expect(await rows()).toEqual([])
     expect(await again()).toMatchObject({ status: 201, body: { calls: 2 } })
+  })
+
+  it.for([
+    ['swallows it', (next: CallHandler) => next.handle().pipe(catchError(() => of({ ok: true })))],
+    ['subscribes again', (next: CallHandler) => next.handle().pipe(retry(2))],
+  ] as const)('is rolled back where it fails as an Observable and the interceptor %s', async ([, intercept]) => {
+    let subscribed = 0
+    const { sent, again, rows } = await post(
+      (order, ctx) =>
+        defer(async () => {
+          await insert(ctx, order)
+          if (++subscribed === 1) throw new ConflictException('out of stock')
+          return { subscribed }
+        }),
+      intercept,
+    )
+    expect(sent).toMatchObject({ status: 409, body: { message: 'out of stock' } })
+    expect(await rows()).toEqual([])
+    expect(subscribed).toBe(1)
+    expect(await again()).toMatchObject({ status: 201, body: { subscribed: 2 } })
+    expect(await rows()).toHaveLength(1)
   })
 
   it('is rolled back if the interceptor throws something else, which is sent', async () => {

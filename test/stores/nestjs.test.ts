@@ -27,7 +27,7 @@ import {
   OnMessages,
 } from 'hapax/nestjs'
 import { type SqliteTx, sqlite } from 'hapax/sqlite'
-import { catchError, from, of, race, repeat, retry, tap } from 'rxjs'
+import { catchError, concat, defer, from, NEVER, of, race, repeat, retry, tap } from 'rxjs'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { until } from '../../src/testing/wait.ts'
 import { provided } from '../support/nest.ts'
@@ -281,6 +281,63 @@ describe('Nest around a method', () => {
     await until(async () => (await invoices()).length > 0)
     expect(await invoices()).toEqual(['A1'])
     expect(calls).toBe(2)
+  })
+
+  describe('a method that returns an Observable', () => {
+    /** The outcome of a message whose method writes its invoice when it is subscribed to, and then does this. */
+    async function handled(then: () => unknown, intercept: (next: CallHandler) => unknown) {
+      let subscribed = 0
+      class Billing {
+        onOrder(order: Order, ctx: HandlerContext<Tx>): unknown {
+          return defer(() => {
+            subscribed += 1
+            return concat(
+              from(insert(ctx, order)),
+              defer(() => then() as never),
+            )
+          })
+        }
+      }
+      const interceptor = { intercept: (_: ExecutionContext, next: CallHandler) => intercept(next) as never }
+      provided(Billing, { methods: { onOrder: [OnMessage(OrderPlaced, billing), UseInterceptors(interceptor)] } })
+      const { runner, invoices } = await started(shop(), { providers: [Billing] })
+      const message = { id: 'evt_1', source: '/other', type: 'order.placed', data: { orderId: 'A1' } }
+      const outcome = await runner.consumer('billing').handle(message)
+      return { outcome, invoices: await invoices(), subscribed }
+    }
+    const fails = (): never => {
+      throw new Error('no')
+    }
+
+    it.for([
+      ['swallows its error', (next: CallHandler) => next.handle().pipe(catchError(() => of('fine')))],
+      ['subscribes to it again', (next: CallHandler) => next.handle().pipe(retry(2))],
+    ] as const)('has failed with it, also if an interceptor %s', async ([, intercept]) => {
+      const { outcome, invoices, subscribed } = await handled(fails, intercept)
+      expect(outcome).toMatchObject({ status: 'retrying', error: { message: 'no' } })
+      expect({ invoices, subscribed }).toEqual({ invoices: [], subscribed: 1 })
+    })
+
+    it('gives interceptors its last value, and commits', async () => {
+      const results: unknown[] = []
+      const { outcome, invoices } = await handled(
+        () => of('first', 'last'),
+        (next) => next.handle().pipe(tap((result) => results.push(result))),
+      )
+      expect(outcome).toMatchObject({ status: 'processed' })
+      expect({ invoices, results }).toEqual({ invoices: ['A1'], results: ['last'] })
+    })
+
+    it('does not commit before it has completed', async () => {
+      const inserted = Promise.withResolvers<string>()
+      const running = () => {
+        inserted.resolve('early')
+        return NEVER
+      }
+      const { outcome, invoices } = await handled(running, (next) => race(next.handle(), from(inserted.promise)))
+      expect(outcome).toMatchObject({ status: 'retrying', error: { code: 'unawaited-query' } })
+      expect(invoices).toEqual([])
+    })
   })
 
   it('calls a method once per attempt, however often an interceptor asks for it', async () => {
