@@ -7,7 +7,7 @@
 // what is left, and the last free place always goes to a store that has none.
 
 import { systemClock, within } from './clock.ts'
-import { asError, messageOf } from './errors.ts'
+import { asError, messageOf, storeClosed } from './errors.ts'
 import type { Borrowed, Lender, Making, Purpose } from './lender.ts'
 import { expected, positiveInteger } from './options.ts'
 
@@ -328,7 +328,7 @@ class Member implements Lender<object> {
   }
 
   async borrow(purpose: Purpose): Promise<Borrowed<object>> {
-    if (this.isClosed) throw closed()
+    if (this.isClosed) throw storeClosed()
     const place = await this.#budget.acquire(this, purpose)
     let isBack = false
     return {
@@ -362,7 +362,7 @@ class Member implements Lender<object> {
 
   async close(): Promise<void> {
     this.isClosed = true
-    this.#budget.fail(this, closed())
+    this.#budget.fail(this, storeClosed())
     const empty = new Promise<void>((resolve) => {
       this.#empty = resolve
     })
@@ -375,8 +375,4 @@ class Member implements Lender<object> {
 function noneLeft(cause: unknown): Error {
   const what = `the server has no connections left (${messageOf(asError(cause))})`
   return new Error(`${what}: raise its limit, or lower the connection budget of this process or of others`, { cause })
-}
-
-function closed(): Error {
-  return Object.assign(new Error('Cannot use a pool after calling end on the pool'), { code: 'POOL_CLOSED' })
 }

@@ -111,6 +111,11 @@ export class HapaxError extends Error {
   }
 }
 
+/** The error of a store that is used after it was closed. */
+export function storeClosed(): HapaxError {
+  return new HapaxError('closed', 'this store has been closed')
+}
+
 /** Thrown by a handler: this message will never succeed; it goes to the failed store at once. */
 export class Permanent extends Error {
   override readonly name = 'Permanent'

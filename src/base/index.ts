@@ -23,6 +23,7 @@ export {
   RetryAfter,
   reasonOf,
   recordError,
+  storeClosed,
   transactionClosed,
   unstorable,
 } from './errors.ts'

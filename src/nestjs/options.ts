@@ -161,15 +161,17 @@ export function closed(options: HapaxModuleOptions): void {
   for (const each of [fieldOf(options, 'store'), ...relaysOf(options)]) if (isObject(each)) used.add(each)
 }
 
-/** Throws if the store was closed with an earlier application. One on a pool of the user's is as good as before. */
+/**
+ * Throws if the store was closed with an earlier application. One on a pool of the user's is as good as before. Whatever else is wrong
+ * with it is reported by what uses it: tables that are missing may be about to be created.
+ */
 export async function refuseClosedStore(options: HapaxModuleOptions, hapax: OpenHapax): Promise<void> {
   const store = fieldOf(options, 'store')
   if (!isObject(store) || !used.has(store)) return
   try {
     await hapax.status()
   } catch (error) {
-    if (isHapaxError(error, 'closed') || isHapaxError(error, 'store-unavailable')) throw usedBefore('store', error)
-    throw error
+    if (isHapaxError(error, 'closed')) throw usedBefore('store', error)
   }
 }
 

@@ -44,3 +44,17 @@ it.for(durableStores())('H11: on %s, closing a store that is closed changes noth
   await Promise.all([store.close(), store.close()])
   await store.close()
 })
+
+it.for(durableStores())(
+  'on %s, a store that was closed is reported as closed, also if it was never used',
+  async (name) => {
+    await using checker = await makePlace(name)
+    for (const use of [(store: Store<unknown, never>) => store.schema.migrations(), async () => {}]) {
+      const store = opening[name](checker.place)
+      await use(store)
+      await store.close()
+      await expect(store.admin.status()).rejects.toMatchObject({ code: 'closed' })
+      await expect(store.schema.migrate()).rejects.toMatchObject({ code: 'closed' })
+    }
+  },
+)

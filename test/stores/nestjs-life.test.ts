@@ -20,6 +20,7 @@ import { describe, expect, it, onTestFinished } from 'vitest'
 import { until } from '../../src/testing/wait.ts'
 import { durableStores, makePlace } from '../support/databases.ts'
 import { provided } from '../support/nest.ts'
+import { TcpProxy } from '../support/tcp-proxy.ts'
 
 const OrderPlaced = defineMessage<{ orderId: string }>('order.placed')
 type Shop = Hapax<SqliteTx>
@@ -260,31 +261,49 @@ describe('a second application of one module class', () => {
 })
 
 describe.each(durableStores().filter((name) => name === 'postgres'))('a second application on %s', (name) => {
-  const twice = async (store: ReturnType<typeof postgres>): Promise<INestApplicationContext> => {
+  /** What opens applications of one module class, each with this store. */
+  const opener = (store: ReturnType<typeof postgres>): (() => Promise<INestApplicationContext>) => {
     class App {}
     const useFactory = () => ({ store, source: '/shop', migrate: true, logger: silentLogger })
     Module({ imports: [HapaxModule.forRootAsync({ useFactory })] })(App)
-    const open = () => NestFactory.createApplicationContext(App, { logger: false, abortOnError: false })
-    await (await open()).close()
-    return open()
+    return () => NestFactory.createApplicationContext(App, { logger: false, abortOnError: false })
   }
 
   it('is refused a store that an earlier one has closed', async () => {
     await using checker = await makePlace(name)
     const { url, schema } = checker.place
-    await expect(twice(postgres({ url, schema }))).rejects.toMatchObject({
+    const open = opener(postgres({ url, schema }))
+    await (await open()).close()
+    await expect(open()).rejects.toMatchObject({
       code: 'invalid-option',
       message: expect.stringContaining('expected store to be new for each application'),
     })
   })
 
-  it('may have a store on a pool that is not its own', async () => {
+  it('may have a store on a pool that is not its own, and migrates a database that was emptied', async () => {
     await using checker = await makePlace(name)
-    const pool = new Pool({ connectionString: checker.place.url })
-    const app = await twice(postgres({ pool, schema: checker.place.schema }))
+    const { url, schema } = checker.place
+    const pool = new Pool({ connectionString: url })
+    onTestFinished(() => pool.end())
+    const open = opener(postgres({ pool, schema }))
+    await (await open()).close()
+    await checker.query(`drop schema ${schema} cascade; create schema ${schema}`)
+    const app = await open()
     expect((await app.get<Hapax<unknown>>(HAPAX).status()).consumers).toEqual([])
     await app.close()
-    await pool.end()
+  })
+
+  it('reports a database that is down as such', async () => {
+    await using checker = await makePlace(name)
+    const { url, schema } = checker.place
+    await using proxy = await TcpProxy.open(name, url)
+    const pool = new Pool({ connectionString: proxy.url })
+    pool.on('error', () => {})
+    onTestFinished(() => pool.end())
+    const open = opener(postgres({ pool, schema }))
+    await (await open()).close()
+    await proxy.refuse()
+    await expect(open()).rejects.toMatchObject({ code: 'store-unavailable' })
   })
 })
 

@@ -262,6 +262,15 @@ describe('a store on Redis', () => {
     await plain.call('ACL', 'DELUSER', 'hapax-test')
   })
 
+  it('is reported as closed after it was closed, also if it was never used', async () => {
+    for (const use of [(store: ReturnType<typeof redis>) => store.admin.status(), async () => {}]) {
+      const store = redis({ url: requireServer('redis'), prefix: freshPrefix() })
+      await use(store)
+      await store.close()
+      await expect(store.admin.status()).rejects.toMatchObject({ code: 'closed' })
+    }
+  })
+
   it('works in the database that its URL names', async () => {
     const prefix = freshPrefix()
     const url = new URL(requireServer('redis'))

@@ -213,7 +213,7 @@ describe('a connection budget', () => {
     const outcome = Promise.allSettled([store.borrow('handlers')])
     await vi.waitFor(() => expect(store.shortage).toBeDefined())
     await driven(store.close())
-    expect(await outcome).toMatchObject([{ status: 'rejected', reason: { code: 'POOL_CLOSED' } }])
+    expect(await outcome).toMatchObject([{ status: 'rejected', reason: { code: 'closed' } }])
   })
 
   it('refuses what is no budget, one that is too small, and one beside a pool', () => {

@@ -5,6 +5,7 @@ import {
   type Interrupt,
   isolationOption,
   noOthers,
+  storeClosed,
   type Turn,
   WriterQueue,
 } from '../../base/index.ts'
@@ -339,6 +340,6 @@ class Memory implements MemoryStore {
   }
 
   #assertOpen(): void {
-    if (this.#closed) throw new HapaxError('closed', 'this store has been closed')
+    if (this.#closed) throw storeClosed()
   }
 }

@@ -10,6 +10,7 @@ import {
   noOthers,
   positiveInteger,
   refuseUnsetUrl,
+  storeClosed,
   systemClock,
   within,
 } from '../../base/index.ts'
@@ -182,7 +183,8 @@ function lazyPool(url: string, max: number): { get(): Promise<OwnPool>; close():
   let closing: Promise<void> | undefined
   const end = async (): Promise<void> => (await pool)?.end()
   return {
-    get: () => {
+    get: async () => {
+      if (closing !== undefined) throw storeClosed()
       pool ??= openPool(url, max)
       return pool
     },

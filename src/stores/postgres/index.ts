@@ -11,6 +11,7 @@ import {
   noOthers,
   positiveInteger,
   refuseUnsetUrl,
+  storeClosed,
   systemClock,
   within,
 } from '../../base/index.ts'
@@ -198,6 +199,7 @@ function lazyPool(url: string, max: number): LazyPool {
   }
   return {
     get: () => {
+      if (closing !== undefined) throw storeClosed()
       if (opened !== undefined) return opened
       const opening = openPool(url, max)
       opened = opening

@@ -1,4 +1,4 @@
-import { expected, HapaxError, loadClient, unreached } from '../../base/index.ts'
+import { expected, HapaxError, loadClient, storeClosed, unreached } from '../../base/index.ts'
 
 /** The subset of a client of `ioredis` or `iovalkey` that hapax needs. */
 export interface IoredisClient {
@@ -179,7 +179,9 @@ export function wayTo(url: string, database: string, timeoutMs: number): Way {
     return opening
   }
   let trouble: Error | undefined
+  let closed = false
   const send = choosing(database, async ([command = '', ...words]) => {
+    if (closed) throw storeClosed()
     const client = await open()
     // What the client says by itself is only that there is no link.
     if (client.status !== 'ready' && trouble !== undefined)
@@ -192,7 +194,10 @@ export function wayTo(url: string, database: string, timeoutMs: number): Way {
     cluster: false,
     servers: async () => [send],
     renew: () => then((client) => client.disconnect(true)),
-    close: () => then((client) => client.disconnect()),
+    close: () => {
+      closed = true
+      then((client) => client.disconnect())
+    },
   }
 }
 

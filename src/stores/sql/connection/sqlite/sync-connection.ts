@@ -1,4 +1,4 @@
-import { HapaxError, type Interrupt, Turn, transactionClosed } from '../../../../base/index.ts'
+import { type Interrupt, storeClosed, Turn, transactionClosed } from '../../../../base/index.ts'
 import type {
   Connection,
   ConnectionFeatures,
@@ -129,7 +129,7 @@ export class SyncConnection<Tx, Client extends SyncClient = SyncClient> implemen
   }
 
   #open(): Promise<SyncDatabase<Client>> {
-    if (this.#closed) throw new HapaxError('closed', 'this store has been closed')
+    if (this.#closed) throw storeClosed()
     this.#opening ??= this.#openNow()
     return this.#opening
   }
