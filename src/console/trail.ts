@@ -10,6 +10,8 @@ import type { ConsoleHapax } from './hapax.ts'
 const LIMIT_MS = 2_000
 /** A page asks again and again: it counts as one look. */
 const LOOK_MS = 3_600_000
+/** When a look that could not be written is tried again: not with every refresh of the page. */
+const UNWRITTEN_MS = 60_000
 /** How many looks are remembered. */
 const REMEMBERED = 1_000
 
@@ -17,16 +19,22 @@ const REMEMBERED = 1_000
 export class Trail {
   readonly #hapax: Pick<ConsoleHapax, 'audit'>
   readonly #report: (error: unknown) => void
-  /** When each person looked at each message. */
+  readonly #now: () => number
+  /** Until when another look of a person at a message is no new one. */
   readonly #looks = new Map<string, number>()
 
-  constructor(hapax: Pick<ConsoleHapax, 'audit'>, report: (error: unknown) => void) {
+  constructor(
+    hapax: Pick<ConsoleHapax, 'audit'>,
+    report: (error: unknown) => void,
+    now: () => number = () => performance.now(),
+  ) {
     this.#hapax = hapax
     this.#report = report
+    this.#now = now
   }
 
-  /** Never rejects. */
-  async record(visit: Visit, by: By, about: AuditSubject = {}): Promise<void> {
+  /** Returns whether the visit was written. Never rejects. */
+  async record(visit: Visit, by: By, about: AuditSubject = {}): Promise<boolean> {
     const writing = this.#hapax.audit.record(visit, by, about)
     const late = (): never => {
       writing.catch(() => {})
@@ -34,21 +42,25 @@ export class Trail {
     }
     try {
       await within(systemClock, LIMIT_MS, writing, late, 'awake')
+      return true
     } catch (error) {
       this.#report(error)
+      return false
     }
   }
 
   /** Somebody is about to be shown the payload of a message. */
   async look(actor: string, about: AuditSubject): Promise<void> {
     const key = JSON.stringify([actor, about])
-    const now = performance.now()
-    const last = this.#looks.get(key)
-    if (last !== undefined && now - last < LOOK_MS) return
+    if (this.#now() < (this.#looks.get(key) ?? 0)) return
+    this.#remember(key, LOOK_MS)
+    if (!(await this.record('look', { actor }, about))) this.#remember(key, UNWRITTEN_MS)
+  }
+
+  #remember(key: string, ms: number): void {
     this.#looks.delete(key)
-    this.#looks.set(key, now)
+    this.#looks.set(key, this.#now() + ms)
     const [oldest] = this.#looks.keys()
     if (this.#looks.size > REMEMBERED && oldest !== undefined) this.#looks.delete(oldest)
-    await this.record('look', { actor }, about)
   }
 }

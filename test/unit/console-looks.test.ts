@@ -2,6 +2,7 @@ import { createHapax, defineMessage, Permanent, silentLogger } from 'hapax'
 import type { Role } from 'hapax/console'
 import { memory } from 'hapax/memory'
 import { expect, it, onTestFinished, vi } from 'vitest'
+import { Trail } from '../../src/console/trail.ts'
 import { asRole } from '../support/console-world.ts'
 
 const Placed = defineMessage<unknown>('order.placed')
@@ -41,4 +42,25 @@ it('where the audit cannot be written, the payload is shown and the error is rep
   const operator = asRole({ hapax }, 'operator', { onError })
   for (const path of [...paths, ...paths]) expect(Object(await (await operator(path)).json()).payload).not.toBeNull()
   expect(onError.mock.calls.map(([{ message }]) => message)).toEqual(['permission denied', 'permission denied'])
+})
+
+it('a look that could not be written is tried again after a minute, one that was written after an hour', async () => {
+  let now = 0
+  const record = vi.fn(async () => {})
+  const report = vi.fn()
+  const trail = new Trail({ audit: { list: vi.fn(), record } }, report, () => now)
+  const look = () => trail.look('ada', { source: '/shop', id: 'a' })
+  record.mockRejectedValueOnce(new Error('permission denied'))
+  await look()
+  now += 59_000
+  await look()
+  expect([record.mock.calls.length, report.mock.calls.length]).toEqual([1, 1])
+  now += 1_000
+  await look()
+  now += 3_599_000
+  await look()
+  expect(record).toHaveBeenCalledTimes(2)
+  now += 1_000
+  await look()
+  expect([record.mock.calls.length, report.mock.calls.length]).toEqual([3, 1])
 })
