@@ -141,6 +141,9 @@ const ODD_TEXTS: readonly string[] = [
 /** Fields whose texts are anything that a person writes. */
 const FREE: readonly string[] = ['note', 'data', 'result']
 
+/** The routes that change what their fields select, as lists do: odd texts select nothing. */
+const SELECTING: readonly string[] = ['api/messages/retry']
+
 const CHANGING = ROUTES.filter((route) => route.method === 'POST')
 
 describe.for(durableStores())('the routes of the console on %s', (store) => {
@@ -214,7 +217,8 @@ describe.for(durableStores())('the routes of the console on %s', (store) => {
           name === 'data' ? NO_VALUES.filter((each) => typeof each !== 'string' || !each.isWellFormed()) : NO_VALUES
         for (const value of [...others, ...odd]) {
           const { status } = await admin(path, posted({ ...body, [name]: value }))
-          expect([route.path, name, value, status >= 400 && status < 500, status]).toEqual([
+          const least = SELECTING.includes(route.path) && typeof value === 'string' && odd.includes(value) ? 200 : 400
+          expect([route.path, name, value, status >= least && status < 500, status]).toEqual([
             route.path,
             name,
             value,
