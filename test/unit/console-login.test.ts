@@ -135,14 +135,40 @@ describe('signing out', () => {
     const polled = await at('api/session', { headers: { authorization, cookie } })
     expect([polled.status, polled.headers.get('www-authenticate')]).toEqual([401, null])
     const page = await at('', { headers: { authorization, cookie } })
-    expect([page.status, page.headers.get('www-authenticate'), cookieOf(page)]).toEqual([
+    const asked = pairOf(cookieOf(page))
+    expect([page.status, page.headers.get('www-authenticate'), asked]).toEqual([
       401,
       expect.stringContaining('Basic'),
+      'hapax-signed-out-4000=2',
+    ])
+    const wrong = `Basic ${Buffer.from('ada:wrong').toString('base64')}`
+    for (const headers of [{ cookie: asked }, { cookie: asked, authorization: wrong }]) {
+      expect((await at('failed?scope=a', { headers })).status).toBe(401)
+    }
+    const back = await at('failed?scope=a', { headers: { authorization, cookie: asked } })
+    expect([back.status, back.headers.get('location'), cookieOf(back)]).toEqual([
+      303,
+      './failed?scope=a',
       expect.stringContaining('hapax-signed-out-4000=; '),
     ])
     expect((await at('', { headers: { authorization } })).status).toBe(200)
     const entered = ['sign-in', 'ada', 'by password']
     expect(await visits()).toEqual([entered, ['sign-out', 'ada', null], entered])
+  })
+
+  it('of one browser leaves the others of the same person as they are', async () => {
+    const accounts = accountsOf('ada:operator:correct horse battery')
+    const { at, visits } = opened({ accounts, now: () => 0 })
+    const authorization = `Basic ${Buffer.from('ada:correct horse battery').toString('base64')}`
+    const wrong = `Basic ${Buffer.from('ada:wrong').toString('base64')}`
+    const another = async () => (await at('api/session', { headers: { authorization } })).status
+    expect(await another()).toBe(200)
+    expect((await at('api/logout', { ...OUT, headers: { ...SAME, authorization } })).status).toBe(200)
+    // Its credentials were accepted before: guesses of others do not keep it out.
+    for (let n = 0; n < 10; n++) await at('api/session', { headers: { authorization: wrong } })
+    expect((await at('api/session', { headers: { authorization: wrong } })).status).toBe(429)
+    expect(await another()).toBe(200)
+    expect((await visits()).map(([action]) => action)).toEqual(['sign-in', 'sign-out'])
   })
 
   it.for<[name: string, status: number, init: RequestInit]>([

@@ -24,14 +24,10 @@ export class Guesses {
     return this.#counted + REFILL_MS - this.#now()
   }
 
-  /** Returns whether these credentials are accepted for the first time, or again after `forget`. */
+  /** Returns whether these credentials are accepted for the first time. */
   right(credentials: string): boolean {
     const before = this.#proven.size
     return this.#proven.add(hashed(credentials)).size > before
-  }
-
-  forget(credentials: string): void {
-    this.#proven.delete(hashed(credentials))
   }
 
   wrong(): void {

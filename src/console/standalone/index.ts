@@ -49,22 +49,23 @@ export function standaloneConsole(hapax: ConsoleHapax, options: StandaloneOption
     if (isBearer(authorization)) return isRight(authorization, bearer) ? person : null
     return personOfBasic(authorization, accounts ?? [])
   }
-  const authorize = async (request: Request): Promise<Person | null> => {
+  const entering = async (request: Request, isBack: boolean): Promise<Person | null> => {
     const authorization = request.headers.get('authorization') ?? ''
     if (authorization === '') return accounts === undefined && sessions.has(request) ? person : null
     const found = personOf(authorization)
     if (found === null) {
       guesses.wrong()
       warn('a sign-in to the console was refused: wrong name, password or token')
-    } else if (guesses.right(authorization)) {
+    } else if (guesses.right(authorization) || isBack) {
       const note = isBearer(authorization) ? 'by the bearer token' : 'by password'
       await trail.record('sign-in', { actor: found.actor, note })
     }
     return found
   }
+  const authorize = (request: Request): Promise<Person | null> => entering(request, false)
   const { readOnly, hosts, name } = options
   const settings = settingsOf({ authorize, readOnly, allowedHosts: hosts, name, basePath: '/' })
-  const entrance = { settings, trail, authorize, sessions, guesses, person }
+  const entrance = { settings, trail, entering, sessions, person }
   const way = accounts === undefined ? byToken(entrance) : byPassword(entrance)
   const signIn: SignIn = {
     ...way,
@@ -81,9 +82,9 @@ export function standaloneConsole(hapax: ConsoleHapax, options: StandaloneOption
 interface Entrance {
   readonly settings: Settings
   readonly trail: Trail
-  readonly authorize: (request: Request) => Promise<Person | null>
+  /** Who sends this request. `isBack`: somebody who has signed out there signs in again, which is recorded. */
+  readonly entering: (request: Request, isBack: boolean) => Promise<Person | null>
   readonly sessions: Sessions
-  readonly guesses: Guesses
   readonly person: Person
 }
 
@@ -105,8 +106,11 @@ function isRight(authorization: string, bearer: string | undefined): boolean {
   return bearer !== undefined && safelyEqual(authorization.slice('bearer '.length).trim(), bearer)
 }
 
-/** Browsers send a password with every request and forget it only when it is refused: a cookie notes that somebody signed out. */
-function byPassword({ settings, trail, authorize, guesses }: Entrance): SignIn {
+/**
+ * Browsers send a password with every request and forget it only when it is refused: a cookie notes that somebody signed out, and then
+ * that this browser was asked for the password.
+ */
+function byPassword({ settings, trail, entering }: Entrance): SignIn {
   const advice = 'Sign in with a name and a password of the file of --auth.'
   const challenge = { 'www-authenticate': 'Basic realm="hapax", charset="UTF-8"' }
   return {
@@ -118,20 +122,25 @@ function byPassword({ settings, trail, authorize, guesses }: Entrance): SignIn {
       const authorization = request.headers.get('authorization') ?? ''
       const mark = cookieName(url, 'signed-out')
       if (isBearer(authorization)) return undefined
-      if (cookiesOf(request, mark).length > 0) {
+      const [marked] = cookiesOf(request, mark)
+      if (marked !== undefined) {
         // Without a challenge, a page in the background does not ask for the password.
         if (segments[0] === 'api') throw new Refusal(401, 'signed-out', advice)
-        throw new Refusal(401, 'signed-out', advice, { ...challenge, 'set-cookie': cookie(url, mark, '', 0) })
+        if (marked === ASKED && (await entering(request, true)) !== null) return again(url, cookie(url, mark, '', 0))
+        throw new Refusal(401, 'signed-out', advice, { ...challenge, 'set-cookie': cookie(url, mark, ASKED, MARK_S) })
       }
       if (!isSignOut(request, segments, url, settings)) return undefined
-      const person = await authorize(request)
+      const person = await entering(request, false)
       if (person === null) return undefined
-      guesses.forget(authorization)
       await trail.record('sign-out', { actor: person.actor })
-      return done(cookie(url, mark, '1', MARK_S))
+      return done(cookie(url, mark, SIGNED_OUT, MARK_S))
     },
   }
 }
+
+/** What the cookie notes of a browser. */
+const SIGNED_OUT = '1'
+const ASKED = '2'
 
 /** How long a browser that signed out is noted: until then, it asks for the password again. */
 const MARK_S = 12 * 3_600
@@ -174,4 +183,10 @@ function refuseOthers(request: Request, url: URL, settings: Settings): void {
 
 function done(setCookie: string): Response {
   return new Response('{"ok":true}', { headers: { 'content-type': 'application/json', 'set-cookie': setCookie } })
+}
+
+/** Has the browser load the same page once more. A relative address, because a proxy may have stripped its beginning. */
+function again({ pathname, search }: URL, setCookie: string): Response {
+  const location = `./${pathname.slice(pathname.lastIndexOf('/') + 1)}${search}`
+  return new Response(null, { status: 303, headers: { location, 'set-cookie': setCookie } })
 }
