@@ -37,8 +37,8 @@ export function placeOf(
   return placeAt(pathname.startsWith(`${basePath}/`) ? pathname.slice(basePath.length) : pathname)
 }
 
-/** No place of the console has more segments. */
-const MOST_SEGMENTS = 4
+/** No place of the console has more segments, with the empty one after a slash at the end. */
+const MOST_SEGMENTS = 6
 
 /**
  * The longest end of the path that names something of the console. If none does, all of it is where the console is mounted. Only a few
@@ -48,7 +48,7 @@ function foundPlace(pathname: string, isKnown: (segments: readonly string[]) => 
   const all = decoded(pathname.slice(1).split('/'))
   if (all === undefined) return undefined
   for (let length = Math.min(MOST_SEGMENTS, all.length); length > 0; length -= 1) {
-    const segments = all.slice(-length)
+    const segments = withoutSlash(all.slice(-length))
     if (isKnown(segments)) return { segments, root: rootFrom(length) }
   }
   if (pathname.endsWith('/')) return placeAt('/')
@@ -63,7 +63,12 @@ function placeAt(path: string): Place | undefined {
   const parts = path.slice(1).split('/')
   const segments = path === '/' ? [] : decoded(parts)
   if (segments === undefined) return undefined
-  return { segments, root: rootFrom(parts.length) }
+  return { segments: withoutSlash(segments), root: rootFrom(parts.length) }
+}
+
+/** Next redirects to addresses with a slash at their end where `trailingSlash` is set, also those of calls. */
+function withoutSlash(segments: readonly string[]): readonly string[] {
+  return segments.length > 1 && segments.at(-1) === '' ? segments.slice(0, -1) : segments
 }
 
 function rootFrom(segments: number): string {

@@ -169,6 +169,38 @@ describe.for([undefined, '/a/b'] as const)('behind a proxy, with the base path %
   })
 })
 
+it.for([undefined, '/ops'] as const)(
+  'serves the console where a framework redirects to the address with a slash at its end, with the base path %s',
+  async (basePath) => {
+    const hapax = madeHapax()
+    onTestFinished(() => hapax.close())
+    const { handler } = createConsole(hapax, { authorize, ...(basePath !== undefined && { basePath }) })
+    // As Next does with trailingSlash: not for what looks like a file.
+    const slashing = express().use((req, res, next) => {
+      const { pathname, search } = new URL(req.url, 'http://localhost')
+      if (/\/$|\.\w+$/.test(pathname)) next()
+      else res.redirect(308, `${pathname}/${search}`)
+    })
+    const root = `${await served(slashing.use(toNode(handler)))}/ops/`
+    for (const page of ['', 'failed', 'failed/1-1', 'messages?place=inbox']) {
+      const response = await fetch(`${root}${page}`)
+      const [, base = 'none'] = /name="hapax-base" content="([^"]*)"/.exec(await response.text()) ?? []
+      expect([page, response.status, new URL(base, response.url).href]).toEqual([page, 200, root])
+    }
+    const session = await fetch(`${root}api/session`)
+    expect([session.redirected, await session.json()]).toMatchObject([true, { actor: 'ada', role: 'operator' }])
+    const headers = { 'content-type': 'application/json', 'sec-fetch-site': 'same-origin' }
+    for (const [path, answer] of [
+      ['api/failed/count', { count: 0 }],
+      ['api/messages/inbox/1-1/retry', { code: 'not-found' }],
+    ] as const) {
+      const body = path.endsWith('count') ? '{"where":{"scope":"billing"}}' : '{}'
+      const posted = await fetch(`${root}${path}`, { method: 'POST', headers, body })
+      expect([path, await posted.json()]).toMatchObject([path, answer])
+    }
+  },
+)
+
 describe('NestJS', () => {
   it.for(['/hapax', '/a/b'])(
     'serves the console under %s, before the body parser, and ends it with the application',
