@@ -103,7 +103,7 @@ describe.skipIf(withoutBrowser).for(durableStores())('the actions of the console
     await page.getByRole('button', { name: 'Release customer-0' }).click()
     await page.getByText('although the one before them was not').waitFor()
     const command = await confirmed(page, 'Release')
-    expect(command).toBe('npx hapax keys release customer-0 --consumer billing')
+    expect(command).toBe('npx hapax keys release customer-0 --consumer billing --yes')
     await until(() => world.handled.includes(901))
   })
 

@@ -181,7 +181,7 @@ export function releaseKey({ origin, scope, key, id, waiting }: Held): Action {
         the failed store. {behind(waiting)} processed <strong>although the one before them was not</strong>.
       </p>
     ),
-    command: (note) => command(['keys', 'release', key], { ...scopeOption(origin, scope), note }),
+    command: (note) => command(['keys', 'release', key], { ...scopeOption(origin, scope), note, yes: true }),
     run: async (note) => {
       await post('keys/release', { origin, scope, key, ...(note && { note }) })
       return (
