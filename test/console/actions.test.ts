@@ -156,7 +156,7 @@ describe.skipIf(withoutBrowser).for(durableStores())('the actions of the console
     const due = async () => (await waiting()).filter(({ dueAt }) => dueAt.getTime() < Date.now() + 60_000).length
     const [row] = await waiting()
     await page.goto('messages?place=inbox&scope=banking&state=retrying')
-    await page.getByRole('button', { name: `Retry ${row?.seq} now` }).click()
+    await page.getByRole('button', { name: `Retry now ${row?.seq}` }).click()
     expect(await confirmed(page, 'Retry now')).toBe(`npx hapax messages retry ${row?.seq}`)
     await until(async () => (await due()) === 1)
     await page.getByRole('button', { name: 'Retry all that match now …' }).click()

@@ -170,7 +170,7 @@ function RowAction({ row: { place: where, seq, type, id, scope, state, error } }
     case 'inbox':
     case 'outbox':
       return state !== 'retrying' ? null : (
-        <Do needs="operator" label={`Retry ${seq} now`} action={() => retryNow(where, row)}>
+        <Do needs="operator" label={`Retry now ${seq}`} action={() => retryNow(where, row)}>
           Retry now …
         </Do>
       )
