@@ -79,6 +79,8 @@ export interface RelayView {
   readonly unserved: boolean
   /** How many of these workers cannot reach the destination. */
   readonly down: number
+  /** Why the first of them cannot. */
+  readonly reason: string | null
   readonly paused: PauseView | null
 }
 
@@ -135,8 +137,8 @@ export interface WorkerView {
   readonly inHand: number
   readonly consumers: readonly string[]
   readonly relays: readonly string[]
-  /** Those whose destination it cannot reach. */
-  readonly down: readonly string[]
+  /** Those whose destination it cannot reach, and why. */
+  readonly down: readonly { readonly relay: string; readonly reason: string }[]
   /** How many of the lanes are this worker's, by consumer or relay. */
   readonly lanes: readonly { readonly scope: string; readonly lanes: number; readonly of: number }[]
 }

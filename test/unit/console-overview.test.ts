@@ -5,8 +5,8 @@ import { consumerViews, relayViews, workersView } from '../../src/console/views/
 
 const at = new Date('2026-05-01T12:00:00Z')
 
-function worker(id: string, missing: readonly string[] = []): WorkerRow {
-  const serves = JSON.stringify({ source: '/shop', consumers: { billing: ['a'] }, relays: ['default'], missing })
+function worker(id: string, unable: { missing?: string[]; failing?: Record<string, string> } = {}): WorkerRow {
+  const serves = JSON.stringify({ source: '/shop', consumers: { billing: ['a'] }, relays: ['default'], ...unable })
   return { id, name: `host ${id}`, serves, startedAt: at, silentMs: 10, alive: true, inHand: 0, listedAt: at }
 }
 
@@ -43,18 +43,29 @@ it('a consumer is unserved if messages wait for a worker and none is alive; with
   expect(views.filter(({ workers }) => workers === 0)).toHaveLength(5)
 })
 
-it('a relay shows what it sends again and why, and how many workers do not reach its destination', () => {
+it('a relay shows what it sends again and why, how many workers do not reach its destination, and why', () => {
   const status = statusOf({
     relays: [relay('default', 24, 7), relay('audit', 2), relay('idle', 0)],
-    workers: [worker('1', ['default']), worker('2')],
+    workers: [worker('1', { failing: { default: 'connect ECONNREFUSED' } }), worker('2')],
   })
   const errors = new Map([['default', { name: 'Error', message: 'NO_ROUTE' }]])
   expect(relayViews(status, errors, seen)).toMatchObject([
-    { name: 'default', retrying: 7, error: { message: 'NO_ROUTE' }, workers: 2, down: 1, unserved: false },
-    { name: 'audit', retrying: 0, error: null, workers: 0, down: 0, unserved: true },
+    {
+      name: 'default',
+      retrying: 7,
+      error: { message: 'NO_ROUTE' },
+      workers: 2,
+      down: 1,
+      unserved: false,
+      reason: 'connect ECONNREFUSED',
+    },
+    { name: 'audit', retrying: 0, error: null, workers: 0, down: 0, unserved: true, reason: null },
     { name: 'idle', unserved: false },
   ])
-  expect(workersView(status).workers.map(({ down }) => down)).toEqual([['default'], []])
+  expect(workersView(status).workers.map(({ down }) => down)).toEqual([
+    [{ relay: 'default', reason: 'connect ECONNREFUSED' }],
+    [],
+  ])
 })
 
 it('doctor reports messages of a relay as an error if no live worker reaches its destination', () => {
@@ -62,7 +73,8 @@ it('doctor reports messages of a relay as an error if no live worker reaches its
     workerFindings(statusOf({ relays, workers }), [])
       .filter(({ level }) => level === 'error')
       .map(({ message }) => message)
-  const [there, away, alsoAway] = [worker('1'), worker('2', ['default']), worker('3', ['default'])]
+  const missing = ['default']
+  const [there, away, alsoAway] = [worker('1'), worker('2', { missing }), worker('3', { missing })]
   expect(errorsOf([relay('default', 24)], [away, alsoAway])).toEqual([
     '24 messages of the relay default wait, and no live worker reaches its destination',
   ])

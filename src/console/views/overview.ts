@@ -72,6 +72,7 @@ export function relayViews(status: StoreStatus, errors: RelayErrors, seen: Seen)
   )
   return status.relays.map(({ relay, destination, waiting, retrying, held, failed, oldestAt, estimated }) => {
     const serving = live.filter(({ serves }) => serves.relays.includes(relay))
+    const reasons = serving.flatMap(({ serves }) => serves.failing.get(relay) ?? [])
     return {
       name: relay,
       destination,
@@ -84,7 +85,8 @@ export function relayViews(status: StoreStatus, errors: RelayErrors, seen: Seen)
       estimated,
       workers: serving.length,
       unserved: unserved.has(relay),
-      down: serving.filter(({ serves }) => serves.missing.includes(relay)).length,
+      down: reasons.length,
+      reason: reasons[0] ?? null,
       paused: pauseView(status.paused, 'outbox', relay),
     }
   })
@@ -126,7 +128,7 @@ export function workersView({ at, workers }: StoreStatus): WorkersView {
         inHand: row.inHand,
         consumers,
         relays: serves.relays,
-        down: serves.missing,
+        down: [...serves.failing].map(([relay, reason]) => ({ relay, reason })),
         lanes: row.alive
           ? [
               ...consumers.map((scope) => lanesView(row.id, scope, live, (each) => each.consumers.has(scope))),

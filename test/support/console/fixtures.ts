@@ -116,6 +116,7 @@ export function answers(text: Texts, rows = 8): ReadonlyMap<RegExp, (path: strin
     workers: 2,
     unserved: false,
     down: [1, 0][index] ?? 0,
+    reason: index === 0 ? text('reason', 'connect ECONNREFUSED 127.0.0.1:5672') : null,
     paused: index === 1 ? pause : null,
   })
   const history = (): HistoryView => {
@@ -245,7 +246,7 @@ export function answers(text: Texts, rows = 8): ReadonlyMap<RegExp, (path: strin
     inHand: [4, 2, 1, 0][index] ?? 0,
     consumers: [text('consumer', 'billing'), text('consumer', 'emails')],
     relays: [text('relay', 'default')],
-    down: index === 0 ? [text('relay', 'default')] : [],
+    down: index === 0 ? [{ relay: text('relay', 'default'), reason: text('reason', 'connect ECONNREFUSED') }] : [],
     lanes: [{ scope: text('scope', 'billing'), lanes: 8, of: 16 }],
   }))
   const audit: AuditView['rows'] = list((index) => ({

@@ -4,7 +4,7 @@ import { Do } from '../parts/buttons.tsx'
 import { Spark } from '../parts/chart.tsx'
 import { Empty, Frame } from '../parts/frame.tsx'
 import { type Column, Table } from '../parts/table.tsx'
-import { ErrorLine, Link, State } from '../parts/text.tsx'
+import { Cut, ErrorLine, Link, State } from '../parts/text.tsx'
 import { Age } from '../parts/time.tsx'
 import { query } from '../state/api.ts'
 import { usePoll } from '../state/poll.ts'
@@ -93,13 +93,14 @@ export function RelayTable({ view, detailed = false }: { readonly view: Overview
 }
 
 /** That workers cannot reach the destination: all of them, or some. */
-function Down({ relay: { down, workers } }: { readonly relay: RelayView }) {
+function Down({ relay: { down, reason, workers } }: { readonly relay: RelayView }) {
   return (
     <span class="paused">
       <State name="down" />{' '}
       {down === workers
         ? 'no worker reaches its destination'
         : `${down} of ${workers} workers do not reach its destination`}
+      {reason === null ? null : <Cut text={reason} />}
     </span>
   )
 }

@@ -50,9 +50,9 @@ const columns: readonly Column<WorkerView>[] = [
     cell: (each) => (
       <>
         <Cut text={[...each.consumers, ...each.relays.map((name) => `relay ${name}`)].join(', ') || '–'} />
-        {each.down.map((name) => (
-          <span key={name} class="paused">
-            <State name="down" /> relay <bdi>{name}</bdi>
+        {each.down.map(({ relay, reason }) => (
+          <span key={relay} class="paused">
+            <State name="down" /> relay <bdi>{relay}</bdi> <Cut text={reason} />
           </span>
         ))}
       </>
