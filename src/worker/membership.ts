@@ -1,4 +1,4 @@
-import type { Clock, Logger, Outages, Random } from '../base/index.ts'
+import type { Clock, Logger, Outages, Random, Redact } from '../base/index.ts'
 import { asError, isHapaxError, messageOf, workerName } from '../base/index.ts'
 import type { Peer, StoreWorkers, WorkerRow } from '../contracts/index.ts'
 import { lanesOf, nextLanesOf, ownerOf } from '../message/index.ts'
@@ -28,6 +28,8 @@ export interface MembershipOptions {
   readonly clock: Clock
   readonly random: Random
   readonly logger: Logger
+  /** What the application removes from errors before they are stored. */
+  readonly redact: Redact
   /** Learns from heartbeats whether the store is there: a worker whose places are all taken does nothing else. */
   readonly outages: Pick<Outages, 'during'>
   readonly serves: Omit<Serves, 'stuck' | 'missing' | 'failing'>
@@ -133,7 +135,7 @@ export class Membership {
   /** Tells the others, and people, that a relay does not reach its destination and why; or, undefined, that it does again. */
   async failing(relay: string, error: Error | undefined): Promise<void> {
     if (error === undefined) this.#failing.delete(relay)
-    else this.#failing.set(relay, messageOf(error).slice(0, MAX_REASON).toWellFormed())
+    else this.#failing.set(relay, this.#options.redact(messageOf(error)).slice(0, MAX_REASON).toWellFormed())
     await this.#inTurn()
   }
 
