@@ -1,9 +1,10 @@
-// Lets Node.js load the sources of an application as its compiler does: imports need not name the file with its ending, and files with `import`
+// Lets Node.js load the sources of an application as its compiler does: imports may omit the file extension, and TypeScript files with `import`
 // are ES modules, whatever the type in package.json.
 
 import { existsSync, readFileSync } from 'node:fs'
 import module, { type LoadHookSync, type ResolveHookSync } from 'node:module'
 import { fileURLToPath } from 'node:url'
+import { compileFunction } from 'node:vm'
 import { fieldOf } from '../base/index.ts'
 
 let registered = false
@@ -26,7 +27,7 @@ const resolve: ResolveHookSync = (specifier, context, next) => {
 }
 
 const load: LoadHookSync = (url, context, next) => {
-  const isModule = context.format === 'commonjs-typescript' && isSource(url) && hasImports(url)
+  const isModule = context.format === 'commonjs-typescript' && isSource(url) && isEsModule(url)
   return next(url, isModule ? { ...context, format: 'module-typescript' } : context)
 }
 
@@ -50,6 +51,26 @@ function sourceOf(specifier: string, parent: string): string | undefined {
   )
 }
 
-function hasImports(url: string): boolean {
-  return /^(?:import|export)\b(?!\s*=)/m.test(readFileSync(fileURLToPath(url), 'utf8'))
+/** Whether Node.js cannot load a file as CommonJS, once its types and type imports are gone. */
+function isEsModule(url: string): boolean {
+  const code = withoutTypes(readFileSync(fileURLToPath(url), 'utf8'))
+  return code !== undefined && !isCommonJs(code)
+}
+
+/** Undefined: Node.js cannot strip the types, and reports why when it loads the file. */
+function withoutTypes(source: string): string | undefined {
+  try {
+    return module.stripTypeScriptTypes(source)
+  } catch {
+    return undefined
+  }
+}
+
+function isCommonJs(code: string): boolean {
+  try {
+    compileFunction(code, ['exports', 'require', 'module', '__filename', '__dirname'])
+    return true
+  } catch {
+    return false
+  }
 }

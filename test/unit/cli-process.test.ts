@@ -67,3 +67,24 @@ it.for(['commonjs', 'module'])('loads sources as their compiler finds them, in a
   writeFileSync(join(cwd, 'src/hapax.ts'), `import './none'\nexport default {}`)
   expect((await hapax(['status'], cwd)).stderr).toMatch(/could not be loaded: Cannot find module .*none.*\(config\)/)
 })
+
+it.for([
+  [
+    `import type { Server } from 'node:http'\nconst path = require('node:path')\nmodule.exports.server = null as Server | null`,
+  ],
+  [
+    `const path = require('node:path')\nexport type Server = import('node:http').Server\nexport interface Named { name: string }`,
+  ],
+  [`const path = require('node:path')\nconst later = () =>\nimport('node:http')`],
+  [`const path = require('node:path')\n/*\nimport it from elsewhere\n*/\nconst text = \`\nexport const one = 1\n\``],
+  [`#!/usr/bin/env node\nconst path = require('node:path')`],
+])('leaves a CommonJS source in TypeScript what it is: %j', async ([source]) => {
+  const cwd = temporaryDirectory()
+  const files = {
+    'package.json': JSON.stringify({ type: 'commonjs' }),
+    'hapax.config.mjs': `import store from './store.ts'\nexport default { store }`,
+    'store.ts': `${source}\nmodule.exports = 'sqlite:' + path.join('.', 'shop.db')`,
+  }
+  for (const [name, text] of Object.entries(files)) writeFileSync(join(cwd, name), text)
+  expect(await hapax(['migrate', '--json'], cwd)).toMatchObject({ exitCode: 0, stderr: '' })
+})
