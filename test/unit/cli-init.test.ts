@@ -1,6 +1,8 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { describe, expect, it } from 'vitest'
+import { pathToFileURL } from 'node:url'
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
+import { ACCESSES } from '../../src/cli/init/accesses.ts'
 import { type Around, cli, temporaryDirectory } from '../support/cli.ts'
 
 /** A directory with a package.json that names these packages. */
@@ -19,6 +21,11 @@ async function init(cwd: string, argv: readonly string[] = [], around: Around = 
   expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' })
   return JSON.parse(stdout)
 }
+
+/** Every ORM whose connection Nest injects, on every database. */
+const injected = ACCESSES.flatMap(({ name, on }) =>
+  Object.entries(on).flatMap(([store, { nest }]) => (nest === undefined ? [] : [[name, store, nest.package] as const])),
+)
 
 describe('init', () => {
   it.for([
@@ -161,6 +168,23 @@ describe('init', () => {
     expect(text).not.toMatch(/^(?:\w.*)?await /m)
     expect(readFileSync(join(cwd, 'hapax.config.mjs'), 'utf8')).toContain(`store: process.env['DATABASE_URL']`)
   })
+
+  it.for(injected)(
+    'tells the command line where the database of an injected connection is: %s on %s',
+    async ([orm, store, nest]) => {
+      const cwd = project(['@nestjs/core', nest, 'typescript'])
+      await init(cwd, ['--orm', orm, '--store', store, '--no-migration'])
+      for (const name of ['DATABASE_URL', 'DATABASE_FILE']) vi.stubEnv(name, undefined)
+      onTestFinished(() => {
+        vi.unstubAllEnvs()
+      })
+      const { default: config } = await import(pathToFileURL(join(cwd, 'hapax.config.mjs')).href)
+      expect(config).toEqual({ store: store === 'sqlite' ? 'sqlite:shop.db' : `${store}://localhost/shop` })
+      if (store !== 'sqlite') return
+      expect(await cli(['migrate'], { cwd })).toMatchObject({ exitCode: 0, stderr: '' })
+      expect(await cli(['status'], { cwd })).toMatchObject({ exitCode: 0, stderr: '' })
+    },
+  )
 
   it('does not wait for a connection while a CommonJS file is imported', async () => {
     const cwd = project(['typeorm', 'mysql2'], { type: undefined })

@@ -115,6 +115,12 @@ export function placeOf({ database, app }: Setup): string {
     : `process.env['DATABASE_URL'] ?? '${database}://localhost/${app}'`
 }
 
+/** The URL of the database, as the command line takes it. */
+export function urlOf(setup: Setup): string {
+  const place = placeOf(setup)
+  return setup.database === 'sqlite' ? `\`sqlite:\${${place}}\`` : place
+}
+
 /** Since TypeScript 6 the types of Node.js are there only if they are named. */
 export function nodeTypes({ project: { language, compiler } }: Setup): string[][] {
   const missing = language === 'ts' && compiler !== undefined && !compiler.nodeTypes

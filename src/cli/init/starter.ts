@@ -22,13 +22,14 @@ import {
   sorted,
   sourceFolder,
   storeOf,
+  urlOf,
 } from './setup.ts'
 
 /** The files of a project: the set-up, and the configuration for the command line. */
 export function projectFiles(setup: Setup): FileToWrite[] {
   const config = configName(setup)
   const module = { path: nestFile(setup), text: nestModule(setup) }
-  if (injectedOf(setup) !== undefined) return [module, { path: config, text: configOf(`store: ${placeOf(setup)}`) }]
+  if (injectedOf(setup) !== undefined) return [module, { path: config, text: configOf(`store: ${urlOf(setup)}`) }]
   return [
     { path: mainFile(setup), text: hapaxFile(setup) },
     { path: config, text: configFile(setup) },
