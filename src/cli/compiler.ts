@@ -24,7 +24,7 @@ export interface Compiler {
 /** Reads the settings of a project; `version` is the one of TypeScript, installed or asked for. */
 export function readCompiler(directory: string, version: string | undefined): Compiler {
   const config = read(join(directory, 'tsconfig.json'), 0)
-  const [major = NEWEST, minor = 0] = (/(\d+)(?:\.(\d+))?/.exec(version ?? '')?.slice(1) ?? []).map(Number)
+  const [major = NEWEST, minor = 0] = numbers(version)
   const module = word(config, 'module') ?? defaultModule(major, word(config, 'target'))
   const types = config['types']
   return {
@@ -44,6 +44,12 @@ export function readCompiler(directory: string, version: string | undefined): Co
 
 /** For projects that do not say which TypeScript they use. */
 const NEWEST = 7
+
+/** The major and the minor version, as far as a version or a range names them. */
+function numbers(version = ''): readonly (number | undefined)[] {
+  const parts = /(\d+)(?:\.(\d+))?/.exec(version)?.slice(1) ?? []
+  return parts.map((each: string | undefined) => (each === undefined ? undefined : Number(each)))
+}
 
 /** All settings of a file, and beside them its lists of files: those of the file itself win. */
 type Settings = Readonly<Record<string, unknown>>

@@ -132,6 +132,7 @@ describe('init', () => {
     ['"module": "nodenext"', '~5.7.2', /with module nodenext of TypeScript 5\.7, CommonJS files cannot import hapax/],
     ['"module": "commonjs", "moduleResolution": "classic"', '5', /moduleResolution classic does not find hapax/],
     ['"target": "es2022", "module": "es2022"', '5', /moduleResolution classic does not find hapax.*\n.*"bundler"/],
+    ['"module": "nodenext"', '^5', /with module nodenext of TypeScript 5\.0, CommonJS files cannot import hapax/],
     [
       '"module": "commonjs", "allowJs": true',
       '5',
