@@ -70,7 +70,7 @@ async function diagnosed(
     }
     writeFileSync(
       join(folder, 'tsconfig.json'),
-      JSON.stringify({ compilerOptions, include: ['made*/**/*.ts', 'made.d.ts'] }),
+      JSON.stringify({ compilerOptions, include: ['made*/**/*.ts', 'made*/**/*.mts', 'made.d.ts'] }),
     )
     return await diagnosticsOf(folder)
   } finally {
@@ -78,23 +78,20 @@ async function diagnosed(
   }
 }
 
+const nest = { '@nestjs/typeorm': '*', '@mikro-orm/nestjs': '*' }
+
 /** Kinds of TypeScript projects: with ES modules, and with CommonJS, where an application of Nest injects its connection. */
 const projects = [
-  { kind: 'ES modules', manifest: { type: 'module' }, frameworks: ['none', 'nestjs', 'express'], nest: {} },
-  { kind: 'CommonJS', manifest: {}, frameworks: ['nestjs', 'none'], nest: {} },
-  {
-    kind: 'CommonJS with packages of Nest for ORMs',
-    manifest: {},
-    frameworks: ['nestjs'],
-    nest: { '@nestjs/typeorm': '*', '@mikro-orm/nestjs': '*' },
-  },
+  { kind: 'ES modules', manifest: { type: 'module' }, verbatim: true, frameworks: ['none', 'nestjs', 'express'] },
+  { kind: 'CommonJS', manifest: {}, verbatim: false, frameworks: ['nestjs', 'none'] },
+  { kind: 'CommonJS with packages of Nest for ORMs', manifest: {}, verbatim: false, frameworks: ['nestjs'], nest },
+  { kind: 'CommonJS with verbatimModuleSyntax', manifest: {}, verbatim: true, frameworks: ['nestjs'], nest },
 ]
 
 describe('what init writes', () => {
   it.for(projects)(
     'compiles, for every ORM and driver, with every broker, with and without an example: $kind',
-    async ({ manifest, frameworks, nest }) => {
-      const verbatimModuleSyntax = 'type' in manifest
+    async ({ manifest, verbatim: verbatimModuleSyntax, frameworks, nest = {} }) => {
       const diagnostics = await diagnosed(async (folder) => {
         for (const [index, { orm, store, dependencies }] of [...available, ...forks].entries()) {
           const cwd = join(folder, `made-${index}-${orm}-${store}`)

@@ -24,7 +24,7 @@ export function mainFile(setup: Setup): string {
 
 /** The file with the module of Nest. */
 export function nestFile(setup: Setup): string {
-  return posix.join(sourceFolder(setup), 'hapax.module.ts')
+  return posix.join(sourceFolder(setup), `hapax.module.${extensionOf(setup.project)}`)
 }
 
 /** JavaScript, even beside TypeScript: a compiler would put the output of all files one folder deeper. */
