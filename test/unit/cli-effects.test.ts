@@ -113,6 +113,13 @@ describe('a result that could not be kept', () => {
 })
 
 describe('failed settle', () => {
+  const retrying = sharedDatabase(async (path) => {
+    await withSms(path, async (ctx) => {
+      await ctx.effect('send', async () => 'SM1')
+      if (ctx.message.id === 'sms-1') throw new Error('the tax service did not answer')
+    })
+  })
+
   it('corrects a wrong result while the message is being retried, which is named by its id', async () => {
     const around = shop.copy()
     const settle = (...words: string[]) => cli(['failed', 'settle', ...words], around)
@@ -125,6 +132,25 @@ describe('failed settle', () => {
     expect(stdout).toMatch(/external call 'send'.*: "SM1"/)
     expect(stdout).toMatch(/audit +\S+ settled an external call: 'send' as done: seen/)
     expect((await settle('sms-1', 'other', '--done', '--result', '1')).stderr).toContain('not-found')
+  })
+
+  it('refuses a call that a message never made or that nobody has settled while it is retried, also in a dry run', async () => {
+    const around = retrying.copy()
+    for (const dry of [[], ['--dry-run']]) {
+      const settle = (effect: string) => cli(['failed', 'settle', 'sms-1', effect, '--not-done', ...dry], around)
+      expect(await settle('nope')).toMatchObject({
+        exitCode: 1,
+        stdout: '',
+        stderr: expect.stringMatching(
+          /sms-1 has no external call 'nope' \(not-found\)\n +it made: send\n.*explain sms-1/,
+        ),
+      })
+      expect(await settle('send')).toMatchObject({
+        exitCode: 1,
+        stdout: '',
+        stderr: expect.stringMatching(/sms-1 is not a failed message, and 'send' was not settled before \(conflict\)/),
+      })
+    }
   })
 
   it('settles a call as done, with its result, and the message is finished without making it again', async () => {

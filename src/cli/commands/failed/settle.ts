@@ -4,7 +4,7 @@
 import type { Command } from 'commander'
 import type { SettleOptions } from '../../../admin/index.ts'
 import { asError, exactJson, messageOf, safe, shellWord } from '../../../base/index.ts'
-import type { EffectRow } from '../../../contracts/index.ts'
+import { type EffectRow, SETTLED } from '../../../contracts/index.ts'
 import { CliError } from '../../io/errors.ts'
 import { type Io, json, line } from '../../io/io.ts'
 import {
@@ -59,7 +59,8 @@ async function settle(typed: string, effect: string, options: SettleCommand, io:
     const seq = await failedSeq(hapax, typed, options.consumer)
     if (!seq || (await hapax.failed.get(seq)) === undefined) return correct(hapax, typed, effect, as, options, io)
     const known = await hapax.failed.effects(seq)
-    if (!known.some(({ name }) => name === effect)) throw noSuchEffect(seq, effect, known, options)
+    if (!known.some(({ name }) => name === effect))
+      throw noSuchEffect(seq, effect, known, `failed show ${seq}`, options)
     const result = as === 'done' ? await resultOf(effect, options, io) : {}
     if (!options.dryRun)
       await hapax.failed.settle(seq, { effect, as, ...result, by: byOf(options), ...checkedOf(options) })
@@ -77,7 +78,8 @@ async function correct(
   options: SettleCommand,
   io: Io,
 ): Promise<number> {
-  const retried = (await hapax.explain(id)).flatMap((trace) =>
+  const traces = await hapax.explain(id)
+  const retried = traces.flatMap((trace) =>
     trace.where === 'inbox' && trace.consumer === (options.consumer ?? trace.consumer) ? [trace] : [],
   )
   const [trace, ...more] = retried
@@ -87,11 +89,25 @@ async function correct(
   }
   if (more.length > 0) throw new CliError('usage', `several consumers retry ${safe(id)}: add --consumer`)
   const { consumer, source } = trace
+  const known = traces.flatMap((each) =>
+    each.where === 'effect' && each.consumer === consumer && each.source === source ? [each.effect] : [],
+  )
+  assertSettled(id, effect, known, options)
   const result = as === 'done' ? await resultOf(effect, options, io) : {}
   if (!options.dryRun)
     await hapax.failed.correct({ consumer, source, id }, { effect, as, ...result, by: byOf(options) })
   conclude(id, effect, as, options, io)
   return 0
+}
+
+/** Refuses what `failed.correct` would refuse, so that a dry run does not report success. */
+function assertSettled(id: string, effect: string, known: readonly EffectRow[], options: StoreOptions): void {
+  const row = known.find(({ name }) => name === effect)
+  if (row === undefined) throw noSuchEffect(id, effect, known, `explain ${shellWord(id)}`, options)
+  if (row.error?.name === SETTLED && row.state !== 'started') return
+  throw new CliError('conflict', `${safe(id)} is not a failed message, and '${safe(effect)}' was not settled before`, [
+    'an external call can be settled once its message has failed',
+  ])
 }
 
 function decision({ done, notDone, retry, result }: SettleCommand): SettleOptions['as'] {
@@ -136,11 +152,17 @@ function parsed(text: string): unknown {
   throw new CliError('usage', `expected the result to be JSON, got ${safe(text.slice(0, 100))}`)
 }
 
-function noSuchEffect(seq: string, effect: string, known: readonly EffectRow[], options: StoreOptions): CliError {
+function noSuchEffect(
+  message: string,
+  effect: string,
+  known: readonly EffectRow[],
+  shows: string,
+  options: StoreOptions,
+): CliError {
   const names = known.filter(({ name }) => name !== '').map(({ name }) => name)
-  return new CliError('not-found', `${seq} has no external call '${effect}'`, [
+  return new CliError('not-found', `${safe(message)} has no external call '${safe(effect)}'`, [
     names.length === 0 ? 'it made none' : `it made: ${names.map(shellWord).join(', ')}`,
-    `to show them: ${command(`failed show ${seq}`, options)}`,
+    `to show them: ${command(shows, options)}`,
   ])
 }
 
