@@ -29,13 +29,14 @@ export class AuditLog {
 
   /** A page of the audit, the newest entry first. Conditions are looked for row by row. */
   async list(query: AuditQuery = {}): Promise<Numbered<AuditEntry>> {
-    noOthers('query', query, ['actor', 'action', 'scope', 'since', 'until', 'limit', 'before', 'signal'])
-    const { actor, action, scope, since, until } = query
+    noOthers('query', query, ['actor', 'action', 'scope', 'origin', 'since', 'until', 'limit', 'before', 'signal'])
+    const { actor, action, scope, origin, since, until } = query
     if (actor !== undefined) text('actor', actor, MAX_TEXT_BYTES)
     if (action !== undefined) word('action', AUDIT_ACTIONS, action)
     if (scope !== undefined) text('scope', scope)
+    if (origin !== undefined) word('origin', ['inbox', 'outbox'], origin)
     for (const [name, value] of Object.entries({ since, until })) if (value !== undefined) dateOption(name, value)
-    const where = { actor, action, scope, since, until }
+    const where = { actor, action, scope, origin, since, until }
     return pageOf(query, (before, limit) => this.#store.audited(where, before, limit))
   }
 

@@ -113,6 +113,8 @@ export interface AuditWhere {
   readonly action?: Audit['action'] | undefined
   /** The consumer, or the relay. */
   readonly scope?: string | undefined
+  /** Tells a consumer and a relay with the same name apart. Entries without an origin, such as of an import, match either. */
+  readonly origin?: Origin | undefined
   readonly since?: Date | undefined
   readonly until?: Date | undefined
 }

@@ -381,6 +381,24 @@ describe('messages list and audit list', () => {
     expect((await cli(['messages', 'retry', '--relay', 'default', '--all', '--yes'], around)).exitCode).toBe(2)
   })
 
+  it('tell a consumer and a relay with the same name apart', async () => {
+    const around = shop.copy()
+    const hapax = createHapax({
+      store: sqlite({ path: join(around.cwd, 'shop.db') }),
+      source: '/shop',
+      logger: silentLogger,
+    })
+    await hapax.audit.record('look', { actor: 'ada' }, { origin: 'inbox', consumer: 'both' })
+    await hapax.audit.record('look', { actor: 'bob' }, { origin: 'outbox', consumer: 'both' })
+    await hapax.close()
+    const actors = async (...argv: string[]) =>
+      JSON.parse((await cli(['audit', 'list', ...argv, '--json'], around)).stdout).entries.map(
+        ({ actor }: { actor: string }) => actor,
+      )
+    expect(await actors('--consumer', 'both')).toEqual(['ada'])
+    expect(await actors('--relay', 'both')).toEqual(['bob'])
+  })
+
   it('tell who did what and why, and a note is a part of it', async () => {
     const around = shop.copy()
     const by = ['--actor', 'ada', '--note']

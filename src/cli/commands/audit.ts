@@ -47,8 +47,10 @@ export const addAudit: AddCommand = (root, io, done) => {
 
 async function auditList(options: AuditOptions, io: Io): Promise<number> {
   const { actor, action, since, until, limit, before } = options
-  const { scope } = scopeOf(options)
-  const query: AuditQuery = { actor, action, scope, since, until, limit, ...(before !== undefined && { before }) }
+  const query: AuditQuery = {
+    ...{ actor, action, ...scopeOf(options), since, until, limit },
+    ...(before !== undefined && { before }),
+  }
   const found = await withHapax(options, io, (hapax) => hapax.audit.list(query))
   if (options.json) json(io, { entries: found.rows, before: found.before ?? null })
   else tell(found, options, io)

@@ -89,7 +89,7 @@ export function listAudited(
   before: string | undefined,
   limit: number,
 ): Numbered<AuditEntry> {
-  const { actor, action, scope } = where
+  const { actor, action, scope, origin } = where
   const rows = data.audit
     .all()
     .filter(
@@ -97,6 +97,7 @@ export function listAudited(
         (actor ?? row.actor) === row.actor &&
         (action ?? row.action) === row.action &&
         (scope ?? row.consumer) === row.consumer &&
+        (origin ?? row.origin) === (row.origin ?? origin) &&
         isWithin(row.at, where),
     )
   return page(rows.map(entry), before, limit)

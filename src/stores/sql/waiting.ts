@@ -179,7 +179,12 @@ function auditConditions(words: WaitingWords, where: AuditWhere): readonly Fragm
   const equal = values.flatMap(([column, value]) =>
     value === undefined ? [] : [{ text: `m.${column} = ${words.textValue}`, params: [words.text(value)] }],
   )
-  return [...equal, ...times(words, 'm.at', where)]
+  const { origin } = where
+  const ofOrigin =
+    origin === undefined
+      ? []
+      : [{ text: `(m.origin is null or m.origin = ${words.textValue})`, params: [words.text(origin)] }]
+  return [...equal, ...ofOrigin, ...times(words, 'm.at', where)]
 }
 
 function times(

@@ -46,6 +46,13 @@ export const audited: readonly Case[] = [
       assert.deepEqual(await audit(hapax, { since: before, until: after }, 100), all)
       assert.deepEqual(await audit(hapax, { since: after }, 100), [])
       assert.deepEqual(await audit(hapax, { until: before }, 100), [])
+      for (const origin of ['inbox', 'outbox'] as const)
+        await world.store.admin.audit({ action: 'pause', actor: origin }, { origin, consumer: 'both' })
+      await world.store.admin.audit({ action: 'import', actor: 'eve' }, { consumer: 'both' })
+      for (const origin of ['inbox', 'outbox'] as const) {
+        const its = ['import eve null', `pause ${origin} null`]
+        assert.deepEqual(await audit(hapax, { scope: 'both', origin }, 1), its)
+      }
     },
   },
   {
@@ -101,7 +108,7 @@ export const audited: readonly Case[] = [
       for (const query of [{ origin: 'sent' }, { state: 'open' }, { key: '' }, { id: '\ud800' }, { type: null }]) {
         await assertRejects(messages.list(query as never), 'invalid-option')
       }
-      for (const query of [{ action: 'drop' }, { actor: '' }]) {
+      for (const query of [{ action: 'drop' }, { actor: '' }, { origin: 'sent' }]) {
         await assertRejects(log.list(query as never), 'invalid-option')
       }
       await assertRejects(messages.get('inbox', '7'), 'invalid-option')
