@@ -377,8 +377,29 @@ describe('messages list and audit list', () => {
     })
     expect((await cli(['messages', 'retry', '99'], around)).exitCode).toBe(1)
     expect((await cli(['messages', 'retry'], around)).exitCode).toBe(2)
-    expect((await cli(['messages', 'retry', number, '--consumer', 'billing'], around)).exitCode).toBe(2)
+    expect((await cli(['messages', 'retry', number, '--type', 'order.placed'], around)).exitCode).toBe(2)
     expect((await cli(['messages', 'retry', '--relay', 'default', '--all', '--yes'], around)).exitCode).toBe(2)
+  })
+
+  it('look for a number where the consumer or the relay has its messages', async () => {
+    const around = shop.copy()
+    const database = new DatabaseSync(join(around.cwd, 'shop.db'))
+    database.exec(`
+      update hapax_inbox set seq = 12;
+      update hapax_outbox set seq = 12, attempts = 1, available_at = available_at + 600000`)
+    database.close()
+    const retry = async (...argv: string[]) => {
+      const { results } = JSON.parse((await cli(['messages', 'retry', '12', ...argv, '--json'], around)).stdout)
+      return results.map(({ result, error }: { result: string; error?: object }) => error ?? result)
+    }
+    const absent = [{ code: 'not-found', message: 'there is no such message' }]
+    expect(await retry('--relay', 'partners')).toEqual(absent)
+    expect(await retry('--consumer', 'shipping')).toEqual(absent)
+    expect(await retry('--relay', 'default')).toEqual(['done'])
+    expect((await cli(['explain', 'retrying-1'], around)).stdout).not.toContain('retried it')
+    expect((await cli(['explain', 'published-1'], around)).stdout).toContain('retried it')
+    expect(await retry('--consumer', 'billing')).toEqual(['done'])
+    expect((await cli(['explain', 'retrying-1'], around)).stdout).toContain('retried it')
   })
 
   it('tell a consumer and a relay with the same name apart', async () => {

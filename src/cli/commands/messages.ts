@@ -59,6 +59,11 @@ are indexed, except retrying on MariaDB and MySQL. For anything else, rows are
 read a thousand at a time until the page is full. Ctrl-C ends it.
 `
 
+const NUMBERS = `
+Consumers and relays number their messages separately: numbers of messages for
+a relay need --relay or --origin outbox.
+`
+
 /** Adds `hapax messages`. */
 export const addMessages: AddCommand = (root, io, done) => {
   const messages = root
@@ -84,11 +89,13 @@ export const addMessages: AddCommand = (root, io, done) => {
     .description('Has messages tried at once that failed and wait for their next attempt.')
     .addHelpText(
       'after',
-      examples(
-        `hapax messages retry 12 13 --note 'the bank is back'`,
-        'hapax messages retry --consumer billing --yes',
-        'hapax messages retry --relay default --type order.placed --dry-run',
-      ),
+      NUMBERS +
+        examples(
+          `hapax messages retry 12 13 --note 'the bank is back'`,
+          'hapax messages retry 14 --relay default',
+          'hapax messages retry --consumer billing --yes',
+          'hapax messages retry --relay default --type order.placed --dry-run',
+        ),
     )
     .action(async (numbers, options) => done(await messageRetry(numbers ?? [], options, io)))
 }
@@ -107,8 +114,9 @@ function withFilters(command: Command): Command {
 }
 
 async function messageRetry(numbers: readonly string[], options: RetryOptions, io: Io): Promise<number> {
-  const { origin, ...where } = whereOf(options)
-  const filtered = Object.keys(where).length > 0
+  const { origin, scope, ...filters } = whereOf(options)
+  // Beside numbers, a consumer or a relay names the place where they are looked up.
+  const filtered = Object.keys(filters).length > 0 || (scope !== undefined && numbers.length === 0)
   const numbered = byNumber('messages retry', numbers, filtered, options)
   return withHapax(options, io, (hapax) => {
     const work = workOf(hapax, options, origin)
@@ -130,10 +138,8 @@ function workOf({ messages }: Hapax<unknown>, options: RetryOptions, origin: Ori
     question: (howMany) => `Retry ${howMany} now?`,
     afterwards: 'retried messages are due: a running worker picks them up',
     named: async (typed) => {
-      if (isSeq(typed)) return typed
-      const before = seqOf(String(BigInt(typed) + 1n), 0)
-      const [found] = (await messages.list({ origin, limit: 1, before })).rows
-      return found !== undefined && numberOf(found.seq) === typed ? found.seq : undefined
+      const found = isSeq(typed) ? (await messages.get(origin, typed))?.row : await numbered(messages, origin, typed)
+      return found === undefined || (which.scope ?? found.scope) === found.scope ? found?.seq : undefined
     },
     describe: async (seq) => {
       const found = await messages.get(origin, seq)
@@ -144,6 +150,16 @@ function workOf({ messages }: Hapax<unknown>, options: RetryOptions, origin: Ori
     all: (chosen) => messages.retryAll(which, chosen),
     command: (words) => command(words, options),
   }
+}
+
+async function numbered(
+  messages: Hapax<unknown>['messages'],
+  origin: Origin,
+  number: string,
+): Promise<WaitingMessage | undefined> {
+  const before = seqOf(String(BigInt(number) + 1n), 0)
+  const [found] = (await messages.list({ origin, limit: 1, before })).rows
+  return found !== undefined && numberOf(found.seq) === number ? found : undefined
 }
 
 async function messageList(options: MessagesOptions, io: Io): Promise<number> {
