@@ -220,3 +220,9 @@ it('ends with --once when the time is over, or at a signal', async () => {
     expect(log()).toMatch(/stopped before nothing was due\n$/)
   }
 })
+
+it('names the configuration file in its help as one of several, because init writes hapax.config.mjs', async () => {
+  const { stdout } = await cli(['work', '--help'])
+  expect(stdout).toContain('the worker that the configuration file exports')
+  expect(stdout.replaceAll(/\s+/g, ' ')).toContain('default: hapax.config.ts, .mts, .js or .mjs')
+})

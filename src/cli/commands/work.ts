@@ -34,7 +34,7 @@ const EXAMPLE = 'export default { store, hapax, worker: hapax.worker({ consume: 
 export const addWork: AddCommand = (root, io, done) => {
   root
     .command('work')
-    .description('Runs the worker that hapax.config.ts exports: consumers, relays and cleanup.')
+    .description('Runs the worker that the configuration file exports: consumers, relays and cleanup.')
     .option('--config <file>', 'the configuration file (default: hapax.config.ts, .mts, .js or .mjs in this directory)')
     .addOption(durationOption('--deadline <time>', 'how long to wait for handlers when stopping', [0, WAIT_MS], 30_000))
     .option('--once', 'work what is due and end, for a scheduler')
