@@ -374,5 +374,7 @@ class Member implements Lender<object> {
 
 function noneLeft(cause: unknown): Error {
   const what = `the server has no connections left (${messageOf(asError(cause))})`
-  return new Error(`${what}: raise its limit, or lower the connection budget of this process or of others`, { cause })
+  const advice = 'raise its limit, or lower the connection budget of this process or of others'
+  // With what the server's error is recognised by, it is an error of the link itself.
+  return Object.assign(new Error(`${what}: ${advice}`, { cause }), { ...asError(cause) })
 }
