@@ -11,9 +11,15 @@ import { DRAIN_LIMIT, type Line } from './line.ts'
 import { least, Reach } from './reach.ts'
 import { AWAY, Pauses, Probe, Reaching, Sending } from './sending.ts'
 
+/** What a relay uses of its hapax. */
+type RelayEngine<Tx> = Pick<
+  Engine<Tx>,
+  'clock' | 'random' | 'tally' | 'detached' | 'events' | 'logger' | 'instrument' | 'worker' | 'redact'
+> & { readonly store: Pick<Engine<Tx>['store'], 'outbox'> }
+
 /** What a relay needs of its worker. */
 export interface OutboxLineOptions<Tx> {
-  readonly engine: Engine<Tx>
+  readonly engine: RelayEngine<Tx>
   readonly name: string
   readonly destination: Destination
   readonly membership: Pick<Membership, 'lanesOfRelay' | 'nextLanesOfRelay' | 'reaches' | 'failing'>
@@ -50,7 +56,7 @@ export class OutboxLine<Tx> implements Line {
   readonly #pauses: Pauses
   readonly #counts: Counts
   readonly #reaching: Reaching
-  readonly #probe = new Probe()
+  readonly #probe: Probe
   readonly #postponed: (row: Postponed) => Promise<unknown>
   readonly #inTurn: (work: () => Promise<void>) => Promise<unknown>
 
@@ -70,6 +76,7 @@ export class OutboxLine<Tx> implements Line {
       relay: options.name,
     })
     this.#pauses = new Pauses(engine)
+    this.#probe = new Probe(engine.clock)
     this.#counts = engine.tally.of('outbox', options.name)
     this.#avoided = new Avoided(engine, AWAY, WINDOW)
     // A delete costs a commit, so it waits a moment for more rows, unless no other row is about to be confirmed.
@@ -116,8 +123,9 @@ export class OutboxLine<Tx> implements Line {
 
   /** Looks for the next rows while the last ones are under way. */
   shares(): readonly Share[] {
-    this.#reaching.look()
     if (!this.#mayLook()) return []
+    // A destination that can be asked shows by its answer that it is back; a try with messages would make them wait here.
+    if (!this.#sending.canReach || this.#probe.inVain) this.#reaching.look()
     this.#hand.looking()
     const lanes = this.#options.membership.lanesOfRelay(this.#options.name)
     if (lanes.length === 0) {
@@ -412,10 +420,11 @@ export class OutboxLine<Tx> implements Line {
   }
 
   readonly #asked = async (): Promise<void> => {
+    const askedAt = this.#options.engine.clock.monotonic()
     const failure = await this.#sending.reach().then(() => undefined, asError)
     this.#probe.ended(failure === undefined)
     if (this.#options.signal.aborted) return
-    if (failure !== undefined) return this.#isDown(failure)
+    if (failure !== undefined) return this.#pauses.isAlive(askedAt) ? undefined : this.#isDown(failure)
     this.#isAvailable(this.#pauses.reached())
     this.#reaching.reached()
   }

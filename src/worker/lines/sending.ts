@@ -268,7 +268,7 @@ export class Reaching {
     this.#options.tell(false)
   }
 
-  /** Takes the messages back when it is time for another try. */
+  /** Takes the messages back when it is time for another try. For destinations that cannot be asked, or are asked in vain. */
   look(): void {
     if (this.#awayUntil !== undefined && this.#options.clock.monotonic() >= this.#awayUntil) this.#back()
   }
@@ -285,7 +285,18 @@ export class Reaching {
  * not asked again until it has confirmed one.
  */
 export class Probe {
-  #state: 'ready' | 'asking' | 'answered' | 'in vain' = 'ready'
+  readonly #clock: Clock
+  #state: 'ready' | 'asking' | 'in vain' = 'ready'
+  #answeredAt = Number.NEGATIVE_INFINITY
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  /** Whether the destination answers and takes no message, so that only a message shows whether it is back. */
+  get inVain(): boolean {
+    return this.#state === 'in vain'
+  }
 
   /** Returns whether to ask now. */
   begin(): boolean {
@@ -295,15 +306,18 @@ export class Probe {
   }
 
   ended(answered: boolean): void {
-    this.#state = answered ? 'answered' : 'ready'
+    this.#state = 'ready'
+    if (answered) this.#answeredAt = this.#clock.monotonic()
   }
 
   confirmed(): void {
-    if (this.#state !== 'asking') this.#state = 'ready'
+    this.#answeredAt = Number.NEGATIVE_INFINITY
+    if (this.inVain) this.#state = 'ready'
   }
 
+  /** A miss long after the answer belongs to another outage. */
   missed(): void {
-    if (this.#state === 'answered') this.#state = 'in vain'
+    if (this.#state === 'ready' && this.#clock.monotonic() - this.#answeredAt <= ANSWERED_MS) this.#state = 'in vain'
   }
 }
 
@@ -313,6 +327,8 @@ const TELL_MS = 3_000
 const GIVE_UP_MS = 10_000
 const MIN_AWAY_MS = 30_000
 const MAX_AWAY_MS = 600_000
+/** How long after an answer a miss means that the answer was worth nothing: longer than a confirmation may take. */
+const ANSWERED_MS = 60_000
 
 /** How long something that is away is left alone: longer each time, because a server that comes back is busy enough. */
 export const AWAY: RetryPolicy = { attempts: Number.POSITIVE_INFINITY, minDelayMs: 100, maxDelayMs: 30_000, factor: 2 }
