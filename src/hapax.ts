@@ -40,6 +40,7 @@ import {
   positiveInteger,
   randomOption,
   redactOption,
+  Semaphore,
   spanMs,
   Tally,
   text,
@@ -103,6 +104,7 @@ import {
 } from './transaction/index.ts'
 import {
   Crew,
+  forHandlers,
   Unserved,
   UnservedPublishes,
   WorkerCore,
@@ -250,6 +252,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
       detached,
       activity,
       acquisitions: new Acquisitions({ clock, events, logger, acquireMs }),
+      leasedShare: new Semaphore(Math.max(1, forHandlers(store.features.pool))),
       outages: new Outages({ clock, events, logger }),
       logger,
       wake,

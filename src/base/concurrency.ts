@@ -82,10 +82,20 @@ export class Semaphore {
   #waiting: (() => void)[] = []
   /** How many of the waiting have entered. A counter, because removing the first element of an array is slow. */
   #entered = 0
+  #count: number
+  /** Below zero: more are taken than there are now. */
   #free: number
 
   constructor(count: number) {
+    this.#count = count
     this.#free = count
+  }
+
+  /** Lowers the number of places. Those that are taken stay taken until they are given back. */
+  atMost(count: number): void {
+    if (count >= this.#count) return
+    this.#free -= this.#count - count
+    this.#count = count
   }
 
   get free(): boolean {
@@ -104,7 +114,7 @@ export class Semaphore {
 
   /** Takes a place as soon as there is one; undefined if that is now. */
   enter(): Promise<void> | undefined {
-    if (this.#free === 0) return new Promise((resolve) => this.#waiting.push(resolve))
+    if (!this.free) return new Promise((resolve) => this.#waiting.push(resolve))
     this.#free -= 1
     return undefined
   }
@@ -117,7 +127,8 @@ export class Semaphore {
   /** Gives a place back. */
   give(): void {
     const next = this.#waiting[this.#entered]
-    if (next !== undefined) this.#handOver(next)
+    if (this.#free < 0) this.#free += 1
+    else if (next !== undefined) this.#handOver(next)
     else this.#offer()
   }
 

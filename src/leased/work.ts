@@ -170,19 +170,43 @@ export class LeasedWork<Tx> {
       const key = this.#keys.missingIn(row)
       if (key !== undefined) return await this.#addKey(row, key, held)
       await underLease(held, this.#limit, signal, () => watch?.enter(() => call.run(handler)) ?? call.run(handler))
-      // A renewal during the settling transaction would wait for its row lock; so it ends first.
-      held.end()
-      await this.#leases.notRenewing()
-      const settling = this.#watchedSettle(row, held, call, signal) ?? this.#settle(row, held, call, signal)
-      const { settled, waitMs } = await settling
-      if (settled === 'lost') return this.#lost(row)
-      return this.#processed(row, { started, waitMs, ...lease })
     } catch (error) {
-      held.end()
       call.close()
-      if (error instanceof PutOff) return this.#putOff(held, error.delayMs)
-      return this.#failed(row, asError(error), signal)
+      return this.#inTurn(held, () => this.#unsettled(row, held, error, signal))
     }
+    return this.#inTurn(held, async () => {
+      try {
+        await this.#leases.notRenewing()
+        const settling = this.#watchedSettle(row, held, call, signal) ?? this.#settle(row, held, call, signal)
+        const { settled, waitMs } = await settling
+        if (settled === 'lost') return this.#lost(row)
+        return this.#processed(row, { started, waitMs, ...lease })
+      } catch (error) {
+        call.close()
+        return this.#unsettled(row, held, error, signal)
+      }
+    })
+  }
+
+  /**
+   * Records how a handler ended, as soon as the pool has a connection for it. The lease is renewed until then. It ends before the
+   * transaction, for whose row lock a renewal would wait.
+   */
+  async #inTurn(held: HeldLease, record: () => Promise<Outcome>): Promise<Outcome> {
+    const { leasedShare } = this.#engine
+    await leasedShare.enter()
+    try {
+      held.end()
+      return await record()
+    } finally {
+      leasedShare.give()
+    }
+  }
+
+  /** Records that the message is not settled. */
+  #unsettled(row: InboxRow, held: HeldLease, error: unknown, signal: AbortSignal | undefined): Promise<Outcome> {
+    if (error instanceof PutOff) return this.#putOff(held, error.delayMs)
+    return this.#failed(row, asError(error), signal)
   }
 
   #watchedSettle(

@@ -11,6 +11,7 @@ import type {
   Random,
   Redact,
   SafeInstrument,
+  Semaphore,
   State,
   Tally,
 } from '../base/index.ts'
@@ -45,6 +46,8 @@ export interface Engine<Tx> {
   readonly detached: Detached
   readonly activity: Activity
   readonly acquisitions: Acquisitions
+  /** How many connections leased handlers may hold at once, to record how they ended. */
+  readonly leasedShare: Semaphore
   readonly outages: Outages
   readonly logger: LimitedLogger
   /** Wakes workers: these rows were committed, or, undefined, many or unknown ones. */

@@ -14,7 +14,7 @@ export {
   refuseStub,
   refuseUnchecked,
 } from './operations/index.ts'
-export { checkRetention, checkSource, isEnabled, type WorkerOptions } from './options.ts'
+export { checkRetention, checkSource, forHandlers, isEnabled, type WorkerOptions } from './options.ts'
 export { Reports } from './reports.ts'
 export { Sampler } from './sampler.ts'
 export { claimStateOf, stateOf } from './state.ts'

@@ -217,13 +217,26 @@ export function shareOut<Tx>(
   const holding = consumers.filter((consumer) => !consumer.leased)
   const leased = consumers.length > holding.length ? 1 : 0
   const handlers = holding.reduce((sum, consumer) => sum + (consumer.concurrency ?? 1), 0)
-  const most = pool === undefined ? Number.POSITIVE_INFINITY : pool.max - pool.control
+  const most = forHandlers(pool)
   if (pool !== undefined && handlers + leased > most) throw poolTooSmall({ handlers, leased, pool })
   const open = holding.filter((consumer) => consumer.concurrency === undefined).length + leased
   const each = Math.min(CONCURRENCY, 1 + Math.floor((most - handlers - leased) / Math.max(1, open)))
   return new Map(
     consumers.map((consumer) => [consumer, consumer.concurrency ?? (consumer.leased ? CONCURRENCY : each)]),
   )
+}
+
+/** How many connections these shares leave to all leased consumers together. */
+export function leasedShare<Tx>(shares: ReadonlyMap<ConsumerCore<Tx>, number>, pool: StoreFeatures['pool']): number {
+  const consumers = [...shares.keys()]
+  if (!consumers.some(({ leased }) => leased)) return Number.POSITIVE_INFINITY
+  const holding = consumers.filter(({ leased }) => !leased)
+  return forHandlers(pool) - holding.reduce((sum, consumer) => sum + (shares.get(consumer) ?? 0), 0)
+}
+
+/** How many connections of a pool handlers may hold. */
+export function forHandlers(pool: StoreFeatures['pool']): number {
+  return pool === undefined ? Number.POSITIVE_INFINITY : pool.max - pool.control
 }
 
 interface PoolNeeds {

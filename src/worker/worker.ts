@@ -25,6 +25,7 @@ import { Membership } from './membership.ts'
 import {
   checkRetention,
   checkSource,
+  leasedShare,
   refuseMoved,
   refuseOrderless,
   servesHere,
@@ -238,7 +239,9 @@ export class WorkerCore<Tx> implements Worker {
       await unlessStopped(this.#life.signal, () => destination.prepare?.())
     }
     const { store } = this.#engine
-    const places = new Map([...shareOut(consumers, store.features.pool), ...deliveries])
+    const { pool } = store.features
+    const places = new Map([...shareOut(consumers, pool), ...deliveries])
+    this.#engine.leasedShare.atMost(leasedShare(places, pool))
     for (const { message, advice } of await store.schema.ready()) this.#engine.logger.warn({ advice }, message)
     for (const [name, { name: destination }] of relays)
       refuseMoved(name, destination, await store.outbox.recordRelay(name, destination))
