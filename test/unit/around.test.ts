@@ -29,7 +29,9 @@ it.for([
   const options = { store: memory(), source: '/test', logger: silentLogger, around: around as never }
   const hapax = createHapax(options)
   onTestFinished(() => hapax.close())
-  const billing = hapax.consumer('billing').on(Placed, () => void (handled += 1))
+  const billing = hapax.consumer('billing').on(Placed, () => {
+    handled += 1
+  })
   const { status, error } = await billing.handle(message)
   await setImmediate()
   expect([status, String(error), handled]).toEqual(['retrying', expect.stringContaining('expected around to call'), 0])
