@@ -119,7 +119,11 @@ async function leasing(hapax: Rig, store: Store<RigTx>): Promise<void> {
   await until(async () => (await hapax.failed.list({ consumer: 'calls' })).length > 0)
   await worker.stop()
   const [unknown] = await hapax.failed.list({ consumer: 'calls' })
-  if (unknown !== undefined) await hapax.failed.settle(unknown.seq, { effect: 'call', as: 'not-done' })
+  if (unknown !== undefined) {
+    await hapax.failed.settle(unknown.seq, { effect: 'call', as: 'not-done' })
+    const { source, id } = unknown.message
+    await hapax.failed.correct({ consumer: 'calls', source, id }, { effect: 'call', as: 'not-done' })
+  }
   const [seq = ''] = await entries(store, INBOX)
   const token = randomUUID()
   for (const { fence } of await store.inbox.lease([seq], token, 60_000)) {

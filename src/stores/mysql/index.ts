@@ -183,8 +183,8 @@ function lazyPool(url: string, max: number): { get(): Promise<OwnPool>; close():
   let closing: Promise<void> | undefined
   const end = async (): Promise<void> => (await pool)?.end()
   return {
-    get: async () => {
-      if (closing !== undefined) throw storeClosed()
+    get: () => {
+      if (closing !== undefined) return Promise.reject(storeClosed())
       pool ??= openPool(url, max)
       return pool
     },
