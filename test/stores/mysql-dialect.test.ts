@@ -1010,7 +1010,7 @@ describe('mysql({ url })', () => {
     await own.schema.ready()
     expect(await own.failed.list({ consumer: 'nobody', limit: 1 })).toEqual([])
     await own.close()
-    await expect(own.admin.status()).rejects.toMatchObject({ code: 'store-unavailable' })
+    await expect(own.admin.status()).rejects.toMatchObject({ code: 'closed' })
   })
 
   it('says that the server cannot be reached', async () => {
