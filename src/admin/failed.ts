@@ -271,7 +271,7 @@ export class FailedStore extends FailedMessages {
   /**
    * Corrects what a person has settled, of a message that is retried since: until it is processed, or the call is made, the last word
    * counts. It is retried at its time; `messages.retry` has that now. Rejects with `not-found` if it has no such call, and with `conflict`
-   * if nobody has settled that, if the call was made since, or while a worker has the message in hand.
+   * if that was not settled before, if the call was made since, or while a worker is handling the message.
    */
   async correct(
     { consumer, source, id }: { readonly consumer: string; readonly source: string; readonly id: string },
@@ -348,7 +348,7 @@ function settledBefore({ name, state }: EffectRow): HapaxError {
 }
 
 function handled({ name }: EffectRow): HapaxError {
-  const what = `'${name}' cannot be corrected: a worker has its message in hand, or it was processed`
+  const what = `'${name}' cannot be corrected: a worker is handling its message, or it was processed`
   return new HapaxError('conflict', what, { fields: { effect: name } })
 }
 

@@ -118,7 +118,7 @@ export class Messages {
 
   /**
    * Has a message that waits for its next attempt tried at once. Its attempts still count. Rejects with `not-found` if it is not there, or
-   * does not wait for that: it is due, held, in hand, or was not tried yet.
+   * does not wait for that: it is due, held, leased, or was not tried yet.
    */
   async retry(origin: Origin, seq: string, by?: By): Promise<void> {
     if (!(await this.#hasten(originOption(origin), checkedSeq(seq), auditOf('retry', by)))) throw notRetrying(seq)
@@ -185,7 +185,7 @@ function chosenRetrying(chosen: Chosen<RetryingWhere>): WaitingWhere & { readonl
 }
 
 function notRetrying(seq: string): HapaxError {
-  const what = `the message ${seq} does not wait for its next attempt: it is gone, due, held, in hand, or was not tried yet`
+  const what = `the message ${seq} does not wait for its next attempt: it is gone, due, held, leased, or was not tried yet`
   return new HapaxError('not-found', what, { fields: { seq } })
 }
 

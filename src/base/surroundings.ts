@@ -27,7 +27,7 @@ export interface Taking {
 const watched = new WeakSet<object>()
 
 /**
- * Watches who takes connections from a pool. Not by its event `acquire`: that comes in the context of whoever gave a connection back, and
+ * Watches who takes connections from a pool. Not by its event `acquire`: that comes in the context in which another caller released a connection, and
  * `mysql2` has none for a caller who had to wait.
  */
 export function watchPool({ pool, method }: Taking): void {

@@ -94,7 +94,7 @@ function headerValue(name: string, value: string, seen: Seen): string {
 const REQUEST_URL = ':url'
 const NOT_SHOWN = '(withheld)'
 
-/** The URL of a request. The values of its query may be anything: administrators see them, and nobody sees credentials. */
+/** The URL of a request. The values of its query may be anything: administrators see them, and credentials are never shown. */
 function urlView(url: string, { person }: Seen): string {
   const start = url.indexOf('?')
   if (start < 0) return url

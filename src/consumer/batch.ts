@@ -7,7 +7,7 @@ import type { Received, StoredMessage } from '../message/index.ts'
 /** Hears of an outcome as soon as it is known: that of the message at this place. */
 export type Settled = (index: number, outcome: Outcome) => void
 
-/** The same for whoever knows messages by themselves. */
+/** The same, by message instead of by place. */
 export type OutcomeListener = (stored: StoredMessage, outcome: Outcome) => void
 
 /** Tells the outcomes of messages once each, of which these are the first copies. What `settled` throws is logged. */

@@ -35,7 +35,7 @@ export function ref({ id, source, type }: MessageRef): MessageRef {
   return { id, source, type }
 }
 
-/** Logs each processed message as `debug`. Without a logger for that, nobody listens and messages pay nothing. */
+/** Logs each processed message as `debug`. Without such a logger there is no listener and no cost per message. */
 export function logProcessed(events: EventHub, logger: LimitedLogger): void {
   const { writesDebug } = logger
   if (writesDebug === undefined) return

@@ -161,7 +161,7 @@ export interface StoreWaiting {
   ahead(origin: Origin, seq: string): Promise<Ahead | undefined>
   /** Those due next of the messages that have failed and will be tried again. */
   retries(origin: Origin, limit: number): Promise<readonly WaitingMessage[]>
-  /** Makes a message that was tried before and waits for its next attempt due at once. False: it is due, held, in hand, or gone. */
+  /** Makes a message that was tried before and waits for its next attempt due at once. False: it is due, held, leased, or gone. */
   hasten(origin: Origin, seq: string, audit: Audit): Promise<boolean>
   /** The audit, the newest first. */
   audited(where: AuditWhere, before: string | undefined, limit: number): Promise<Numbered<AuditEntry>>

@@ -19,7 +19,7 @@ export function inTransactionHost(host: NestTransactionHost): <T>(tx: unknown, c
     })
 }
 
-/** Its private parts: it has no public way to join a transaction that somebody else has begun. */
+/** Its private parts: it has no public way to join an existing transaction. */
 interface OpenHost {
   readonly cls: { run<T>(options: { ifNested: 'inherit' }, call: () => T): T }
   setTxInstance(tx: unknown): void

@@ -242,7 +242,7 @@ const groups: readonly Case[] = [
     },
   },
   {
-    name: 'each outcome is told as soon as it is known, while other handlers run',
+    name: 'reports each outcome as soon as it is known, while other handlers run',
     run: async (world) => {
       const release = Promise.withResolvers<void>()
       const told: unknown[] = []

@@ -240,7 +240,7 @@ const misuse: readonly Case[] = [
     },
   },
   {
-    name: 'a wrong decision about a call can be corrected while its message is retried, unless a worker has it in hand',
+    name: 'a wrong decision about a call can be corrected while its message is retried, unless a worker is handling it',
     run: async (world) => {
       const hapax = world.hapax()
       const [seen, inside]: [unknown[], unknown[]] = [[], []]
